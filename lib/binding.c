@@ -1,0 +1,197 @@
+#include "lib/binding.h"
+
+#include "lib/check.h"
+
+enum { STRIDE_MULTIPLE = 8 };
+
+/* A named range of memory. */
+struct range {
+  const char* name;
+  uintptr_t begin;
+  uint64_t bytes;
+};
+
+static bool overlap(const struct range* a, const struct range* b) {
+  return a->bytes != 0 && b->bytes != 0 && a->begin < b->begin + b->bytes &&
+         b->begin < a->begin + a->bytes;
+}
+
+static enum moeplan_status check_pointer(const struct moeplan_hooks* hooks,
+                                         const char* name, const void* pointer,
+                                         size_t alignment) {
+  if (pointer == NULL) {
+    return MOEP_REFUSE(hooks, invalid_argument,
+                       "cannot bind %s: must not be NULL", name);
+  }
+  if ((uintptr_t)pointer % alignment != 0) {
+    return MOEP_REFUSE(hooks, misaligned_pointer,
+                       "cannot bind %s %p: must be a multiple of %zu bytes",
+                       name, pointer, alignment);
+  }
+  return moeplan_status_success;
+}
+
+static enum moeplan_status check_stride(const struct moeplan_hooks* hooks,
+                                        const char* name, size_t stride,
+                                        uint32_t hidden) {
+  if (stride % STRIDE_MULTIPLE != 0) {
+    return MOEP_REFUSE(hooks, misaligned_pointer,
+                       "cannot bind %s %zu: must be a multiple of %d elements",
+                       name, stride, STRIDE_MULTIPLE);
+  }
+  if (stride < hidden || stride > (size_t)UINT32_MAX) {
+    return MOEP_REFUSE(hooks, invalid_argument,
+                       "cannot bind %s %zu: must be %u (the row) to %u", name,
+                       stride, hidden, UINT32_MAX);
+  }
+  return moeplan_status_success;
+}
+
+/* External routing and the trace ring. */
+static enum moeplan_status check_routing(const struct moeplan_plan* plan,
+                                         const struct moeplan_binding* b) {
+  const struct moeplan_hooks* hooks = &plan->planner->hooks;
+  if ((b->topk_ids == NULL) != (b->topk_weights == NULL)) {
+    return MOEP_REFUSE(hooks, invalid_argument,
+                       "cannot bind topk_ids %p, topk_weights %p: must be set "
+                       "together",
+                       (const void*)b->topk_ids, (const void*)b->topk_weights);
+  }
+  const bool trace = b->trace.ids != NULL;
+  if (trace != (b->trace.weights != NULL) ||
+      trace != (b->trace.cursor != NULL)) {
+    return MOEP_REFUSE(hooks, invalid_argument,
+                       "cannot bind trace ids %p, weights %p, cursor %p: must "
+                       "be set together",
+                       (const void*)b->trace.ids, (const void*)b->trace.weights,
+                       (const void*)b->trace.cursor);
+  }
+  if (trace && b->trace.capacity_rows < plan->rows) {
+    return MOEP_REFUSE(hooks, invalid_argument,
+                       "cannot bind a trace ring of %u rows: the plan has %u",
+                       b->trace.capacity_rows, plan->rows);
+  }
+  if (plan->planner->dims.kind == moeplan_site_dense &&
+      (b->topk_ids != NULL || trace)) {
+    return MOEP_REFUSE(hooks, invalid_argument,
+                       "cannot bind topk_ids or a trace ring to a dense site: "
+                       "it has no router");
+  }
+  return moeplan_status_success;
+}
+
+static enum moeplan_status check_alignments(const struct moeplan_plan* plan,
+                                            const struct moeplan_binding* b) {
+  const struct moeplan_hooks* hooks = &plan->planner->hooks;
+  const struct {
+    const char* name;
+    const void* pointer;
+    size_t alignment;
+  } optional[] = {
+      {"live_rows", b->live_rows, sizeof(int32_t)},
+      {"topk_ids", b->topk_ids, sizeof(int32_t)},
+      {"topk_weights", b->topk_weights, sizeof(float)},
+      {"trace.ids", b->trace.ids, sizeof(int32_t)},
+      {"trace.weights", b->trace.weights, sizeof(float)},
+      {"trace.cursor", b->trace.cursor, sizeof(uint64_t)},
+  };
+  MOEP_TRY(check_pointer(hooks, "site", b->site, MOEPLAN_ROW_ALIGNMENT));
+  MOEP_TRY(check_pointer(hooks, "x", b->x, MOEPLAN_ROW_ALIGNMENT));
+  MOEP_TRY(check_pointer(hooks, "y", b->y, MOEPLAN_ROW_ALIGNMENT));
+  MOEP_TRY(check_pointer(hooks, "workspace", b->workspace,
+                         MOEPLAN_WORKSPACE_ALIGNMENT));
+  for (size_t i = 0; i < sizeof(optional) / sizeof(*optional); i++) {
+    if (optional[i].pointer == NULL) continue;
+    MOEP_TRY(check_pointer(hooks, optional[i].name, optional[i].pointer,
+                           optional[i].alignment));
+  }
+  return moeplan_status_success;
+}
+
+/* What the device writes may touch nothing else; y may be x itself. */
+static enum moeplan_status check_overlap(const struct moeplan_plan* plan,
+                                         const struct moeplan_binding* b) {
+  const struct moep_dims* dims = &plan->planner->dims;
+  const uint64_t y_bytes = plan->options.y_type == moeplan_dtype_f32 ? 4 : 2;
+  const uint64_t rows = plan->rows, H = dims->hidden, slots = rows * dims->topk;
+  const uint64_t ring = (uint64_t)b->trace.capacity_rows * dims->topk;
+  /* The first four are written, the rest only read. */
+  const struct range ranges[] = {
+      {"workspace", (uintptr_t)b->workspace, plan->layout.total_bytes},
+      {"y", (uintptr_t)b->y, ((rows - 1) * b->y_stride + H) * y_bytes},
+      {"trace.ids", (uintptr_t)b->trace.ids,
+       b->trace.ids == NULL ? 0 : ring * sizeof(int32_t)},
+      {"trace.weights", (uintptr_t)b->trace.weights,
+       b->trace.weights == NULL ? 0 : ring * sizeof(float)},
+      {"x", (uintptr_t)b->x, ((rows - 1) * b->x_stride + H) * 2},
+      {"site", (uintptr_t)b->site,
+       sizeof(struct moep_site_table) +
+           dims->experts * sizeof(struct moep_expert)},
+      {"live_rows", (uintptr_t)b->live_rows,
+       b->live_rows == NULL ? 0 : sizeof(int32_t)},
+      {"topk_ids", (uintptr_t)b->topk_ids,
+       b->topk_ids == NULL ? 0 : slots * sizeof(int32_t)},
+      {"topk_weights", (uintptr_t)b->topk_weights,
+       b->topk_weights == NULL ? 0 : slots * sizeof(float)},
+      {"trace.cursor", (uintptr_t)b->trace.cursor,
+       b->trace.cursor == NULL ? 0 : sizeof(uint64_t)},
+  };
+  enum { WRITTEN = 4, COUNT = sizeof(ranges) / sizeof(*ranges) };
+  const bool in_place =
+      b->y == b->x && b->y_stride == b->x_stride && y_bytes == 2;
+  for (size_t i = 0; i < WRITTEN; i++) {
+    for (size_t j = i + 1; j < COUNT; j++) {
+      if (!overlap(&ranges[i], &ranges[j])) continue;
+      if (in_place && ranges[i].begin == (uintptr_t)b->y &&
+          ranges[j].begin == (uintptr_t)b->x) {
+        continue;
+      }
+      return MOEP_REFUSE(&plan->planner->hooks, overlapping_memory,
+                         "cannot bind %s and %s: they overlap (only y == x in "
+                         "bf16 with equal strides may)",
+                         ranges[i].name, ranges[j].name);
+    }
+  }
+  return moeplan_status_success;
+}
+
+enum moeplan_status moep_binding_read(const struct moeplan_plan* plan,
+                                      const struct moeplan_binding* binding,
+                                      struct moeplan_binding* binding_out) {
+  const struct moeplan_hooks* hooks = &plan->planner->hooks;
+  const uint32_t hidden = plan->planner->dims.hidden;
+  if (binding == NULL) {
+    return MOEP_REFUSE(hooks, invalid_argument,
+                       "cannot bind a plan: binding must not be NULL");
+  }
+  MOEP_CHECK_STRUCT(hooks, binding);
+  struct moeplan_binding b = *binding;
+  if (b.x_stride == 0) b.x_stride = hidden;
+  if (b.y_stride == 0) b.y_stride = hidden;
+  MOEP_TRY(check_alignments(plan, &b));
+  MOEP_TRY(check_stride(hooks, "x_stride", b.x_stride, hidden));
+  MOEP_TRY(check_stride(hooks, "y_stride", b.y_stride, hidden));
+  MOEP_TRY(check_routing(plan, &b));
+  if (b.workspace_bytes < plan->layout.total_bytes) {
+    return MOEP_REFUSE(hooks, workspace_too_small,
+                       "cannot bind a workspace of %zu bytes: the plan of %u "
+                       "rows needs %zu",
+                       b.workspace_bytes, plan->rows, plan->layout.total_bytes);
+  }
+  MOEP_TRY(check_overlap(plan, &b));
+  *binding_out = b;
+  return moeplan_status_success;
+}
+
+enum moeplan_status moep_device_check_current(
+    const struct moeplan_planner* planner) {
+  if (moep_device_is_host(&planner->device)) return moeplan_status_success;
+  int current = -1;
+  MOEP_TRY_CUDA(&planner->hooks, cudaGetDevice(&current));
+  if (current != planner->device.ordinal) {
+    return MOEP_REFUSE(&planner->hooks, invalid_state,
+                       "cannot run a plan of %s: device %d is current",
+                       planner->device.name, current);
+  }
+  return moeplan_status_success;
+}

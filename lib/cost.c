@@ -1,0 +1,190 @@
+#include "lib/cost.h"
+
+/* Sizes of one node, widened once. */
+struct sizes {
+  uint64_t rows, slots;
+  uint64_t experts_hit; /* that the slots can reach on this rank */
+  uint64_t hidden, hidden_padded, inter, inter_padded, experts, width;
+  uint64_t y_bytes; /* per element */
+};
+
+struct cost {
+  uint64_t columns; /* of output, over the grid's x */
+  uint64_t entries; /* over the grid's y */
+  uint64_t bytes, flop;
+};
+
+/* NVFP4: half a byte and a sixteenth of a scale byte per weight. */
+static uint64_t nvfp4_bytes(uint64_t weights) { return weights / 16 * 9; }
+
+static uint64_t row_tiles(const struct sizes* s) { return (s->rows + 7) / 8; }
+
+static struct cost cost_logits(const struct sizes* s) {
+  return (struct cost){
+      .columns = s->experts,
+      .entries = row_tiles(s),
+      .bytes = 2 * s->experts * s->hidden + 2 * s->rows * s->hidden +
+               4 * s->rows * s->experts,
+      .flop = 2 * s->rows * s->experts * s->hidden,
+  };
+}
+
+static struct cost cost_ffn_up(const struct sizes* s) {
+  return (struct cost){
+      .columns = s->width,
+      .entries = row_tiles(s),
+      .bytes = 4 * s->width * s->hidden + 2 * s->rows * s->hidden +
+               2 * s->rows * s->width,
+      .flop = 4 * s->rows * s->width * s->hidden,
+  };
+}
+
+static struct cost cost_front(const struct sizes* s) {
+  const struct cost logits = cost_logits(s), up = cost_ffn_up(s);
+  return (struct cost){
+      .columns = logits.columns + up.columns,
+      .entries = logits.entries,
+      /* x is read once for both. */
+      .bytes = logits.bytes + up.bytes - 2 * s->rows * s->hidden,
+      .flop = logits.flop + up.flop,
+  };
+}
+
+static struct cost cost_route(const struct sizes* s) {
+  return (struct cost){
+      .entries = s->rows,
+      .bytes = 4 * s->rows * s->experts + 8 * s->slots,
+  };
+}
+
+static struct cost cost_route_up(const struct sizes* s) {
+  return (struct cost){
+      .columns = s->inter,
+      .entries = s->experts_hit,
+      .bytes = s->experts_hit * nvfp4_bytes(2 * s->inter * s->hidden) +
+               2 * s->rows * s->hidden + 4 * s->rows * s->experts +
+               2 * s->slots * s->inter_padded + 8 * s->slots,
+      .flop = 4 * s->slots * s->inter * s->hidden,
+  };
+}
+
+static struct cost cost_down_combine(const struct sizes* s) {
+  return (struct cost){
+      .columns = s->hidden,
+      .entries = 1,
+      .bytes = s->experts_hit * nvfp4_bytes(s->inter * s->hidden) +
+               2 * s->width * s->hidden + 2 * s->slots * s->inter_padded +
+               2 * s->rows * s->width + 8 * s->slots +
+               s->rows * s->hidden * s->y_bytes,
+      .flop = 2 * s->slots * s->inter * s->hidden +
+              2 * s->rows * s->width * s->hidden + 2 * s->slots * s->hidden,
+  };
+}
+
+static struct cost cost_sort(const struct sizes* s) {
+  return (struct cost){
+      .entries = (s->slots + MOEP_SORT_TILE - 1) / MOEP_SORT_TILE,
+      .bytes = 12 * s->slots,
+  };
+}
+
+static struct cost cost_permute_x(const struct sizes* s) {
+  return (struct cost){
+      .entries = s->rows,
+      .bytes = 2 * s->rows * (s->hidden + s->hidden_padded),
+  };
+}
+
+static struct cost cost_grouped_up(const struct sizes* s) {
+  return (struct cost){
+      .columns = s->inter,
+      .entries = s->experts_hit,
+      .bytes = s->experts_hit * nvfp4_bytes(2 * s->inter * s->hidden) +
+               2 * s->rows * s->hidden_padded + 2 * s->slots * s->inter_padded,
+      .flop = 4 * s->slots * s->inter * s->hidden,
+  };
+}
+
+static struct cost cost_grouped_down(const struct sizes* s) {
+  return (struct cost){
+      .columns = s->hidden,
+      .entries = s->experts_hit,
+      .bytes = s->experts_hit * nvfp4_bytes(s->inter * s->hidden) +
+               2 * s->slots * (s->inter_padded + s->hidden),
+      .flop = 2 * s->slots * s->inter * s->hidden,
+  };
+}
+
+static struct cost cost_ffn_down(const struct sizes* s) {
+  return (struct cost){
+      .columns = s->hidden,
+      .entries = row_tiles(s),
+      .bytes = 2 * s->width * s->hidden + 2 * s->rows * s->width +
+               s->rows * s->hidden * (s->experts != 0 ? 4 : s->y_bytes),
+      .flop = 2 * s->rows * s->width * s->hidden,
+  };
+}
+
+static struct cost cost_combine(const struct sizes* s) {
+  return (struct cost){
+      .entries = s->rows,
+      .bytes = 2 * s->slots * s->hidden + 12 * s->slots +
+               s->rows * s->hidden * (s->y_bytes + (s->width != 0 ? 4 : 0)),
+      .flop = 2 * s->slots * s->hidden,
+  };
+}
+
+static struct cost (*const cost_of_op[MOEP_OP_COUNT])(const struct sizes*) = {
+    [moep_op_front] = cost_front,
+    [moep_op_route_up] = cost_route_up,
+    [moep_op_down_combine] = cost_down_combine,
+    [moep_op_union_up] = cost_route_up,
+    [moep_op_union_down] = cost_down_combine,
+    [moep_op_logits] = cost_logits,
+    [moep_op_ffn_up] = cost_ffn_up,
+    [moep_op_route] = cost_route,
+    [moep_op_sort_count] = cost_sort,
+    [moep_op_sort_scan] = cost_sort,
+    [moep_op_sort_scatter] = cost_sort,
+    [moep_op_permute_x] = cost_permute_x,
+    [moep_op_grouped_up] = cost_grouped_up,
+    [moep_op_grouped_down] = cost_grouped_down,
+    [moep_op_ffn_down] = cost_ffn_down,
+    [moep_op_combine] = cost_combine,
+};
+
+void moep_cost_fill(const struct moeplan_plan* plan, struct moep_node* node) {
+  const struct moep_dims* dims = &plan->planner->dims;
+  const uint64_t slots = (uint64_t)node->row_count * dims->topk;
+  const struct sizes sizes = {
+      .rows = node->row_count,
+      .slots = slots,
+      .experts_hit = slots < dims->local_experts ? slots : dims->local_experts,
+      .hidden = dims->hidden,
+      .hidden_padded = moep_padded_k(dims->hidden),
+      .inter = dims->inter,
+      .inter_padded = moep_padded_k(dims->inter),
+      .experts = dims->experts,
+      .width = dims->width,
+      .y_bytes = plan->options.y_type == moeplan_dtype_f32 ? 4 : 2,
+  };
+  const struct cost cost = cost_of_op[node->step->op](&sizes);
+  const uint32_t block_n = node->kernel->block_n;
+  node->bytes = cost.bytes;
+  node->flop = cost.flop;
+  if (block_n == 0) {
+    node->launch.grid[0] = (uint32_t)cost.entries;
+    node->launch.grid[1] = 1;
+  } else {
+    node->launch.grid[0] = (uint32_t)((cost.columns + block_n - 1) / block_n);
+    node->launch.grid[1] = (uint32_t)cost.entries;
+  }
+}
+
+double moep_node_floor(const struct moep_device* device,
+                       const struct moep_node* node) {
+  if (device->bytes_per_second == 0.0) return 0.0;
+  const double bytes = (double)node->bytes / device->bytes_per_second;
+  const double flop = (double)node->flop / device->flop_per_second;
+  return bytes > flop ? bytes : flop;
+}

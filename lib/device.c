@@ -1,0 +1,77 @@
+#include "lib/device.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/check.h"
+
+enum { MAX_ORDINAL_DIGITS = 3 };
+
+/* Streaming read of 8 GiB and cuBLAS bf16 8192^3, docs/performance.md. */
+static const struct {
+  const char* model;
+  double bytes_per_second;
+  double flop_per_second;
+} measured[] = {
+    {"NVIDIA H200", 4.54e12, 811e12},
+};
+
+void moep_device_rates(struct moep_device* device) {
+  for (size_t i = 0; i < sizeof(measured) / sizeof(*measured); i++) {
+    if (strcmp(device->model, measured[i].model) != 0) continue;
+    device->bytes_per_second = measured[i].bytes_per_second;
+    device->flop_per_second = measured[i].flop_per_second;
+  }
+}
+
+/* N of "cuda:N", or -1. */
+static int parse_ordinal(const char* name) {
+  if (strncmp(name, "cuda:", 5) != 0) return -1;
+  const char* digits = name + 5;
+  const size_t count = strspn(digits, "0123456789");
+  if (count == 0 || count > MAX_ORDINAL_DIGITS || digits[count] != '\0') {
+    return -1;
+  }
+  return atoi(digits);
+}
+
+static enum moeplan_status read_cuda(int ordinal,
+                                     const struct moeplan_hooks* hooks,
+                                     struct moep_device* device) {
+  int count = 0;
+  const cudaError_t error = cudaGetDeviceCount(&count);
+  if (error != cudaSuccess) {
+    return MOEP_REFUSE(hooks, unsupported_device, "cannot use device %s: %s",
+                       device->name, cudaGetErrorString(error));
+  }
+  if (ordinal >= count) {
+    return MOEP_REFUSE(hooks, unsupported_device,
+                       "cannot use device %s: there are %d CUDA devices",
+                       device->name, count);
+  }
+  struct cudaDeviceProp properties;
+  MOEP_TRY_CUDA(hooks, cudaGetDeviceProperties(&properties, ordinal));
+  device->ordinal = ordinal;
+  device->sm = (uint32_t)(properties.major * 10 + properties.minor);
+  device->sm_count = (uint32_t)properties.multiProcessorCount;
+  snprintf(device->model, sizeof(device->model), "%.63s", properties.name);
+  moep_device_rates(device);
+  return moeplan_status_success;
+}
+
+enum moeplan_status moep_device_read(const char* name,
+                                     const struct moeplan_hooks* hooks,
+                                     struct moep_device* device_out) {
+  struct moep_device device = {.ordinal = -1, .sm_count = 1};
+  const int ordinal = parse_ordinal(name);
+  if (strcmp(name, "host") != 0 && ordinal < 0) {
+    return MOEP_REFUSE(
+        hooks, invalid_argument,
+        "cannot use device \"%.64s\": must be \"host\" or \"cuda:N\"", name);
+  }
+  snprintf(device.name, sizeof(device.name), "%s", name);
+  if (ordinal >= 0) MOEP_TRY(read_cuda(ordinal, hooks, &device));
+  *device_out = device;
+  return moeplan_status_success;
+}

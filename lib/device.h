@@ -1,0 +1,30 @@
+/* Stage 2: what the planner knows of a device, as data. */
+
+#ifndef MOEPLAN_LIB_DEVICE_H_
+#define MOEPLAN_LIB_DEVICE_H_
+
+#include "lib/hooks.h"
+
+struct moep_device {
+  char name[16];  /* "host" or "cuda:N", as the caller wrote it */
+  char model[64]; /* "NVIDIA H200"; "" for the host */
+  int ordinal;    /* -1: the host */
+  uint32_t sm;    /* compute capability x 10; 0: the host */
+  uint32_t sm_count;
+  double bytes_per_second; /* measured streaming read; 0: not known */
+  double flop_per_second;  /* measured bf16 rate; 0: not known */
+};
+
+static inline bool moep_device_is_host(const struct moep_device* device) {
+  return device->sm == 0;
+}
+
+/* Read a device by name. Creates a CUDA context on "cuda:N". */
+enum moeplan_status moep_device_read(const char* name,
+                                     const struct moeplan_hooks* hooks,
+                                     struct moep_device* device_out);
+
+/* Measured rates of a model, or zeros. */
+void moep_device_rates(struct moep_device* device);
+
+#endif /* MOEPLAN_LIB_DEVICE_H_ */

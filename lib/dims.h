@@ -1,0 +1,33 @@
+/* Stage 1: a checked configuration. Everything later works from this. */
+
+#ifndef MOEPLAN_LIB_DIMS_H_
+#define MOEPLAN_LIB_DIMS_H_
+
+#include "kernels/route.h"
+#include "lib/hooks.h"
+
+enum {
+  MOEP_WIDTH_MULTIPLE = 16,
+  MOEP_MAX_WIDTH = 1 << 16,
+  MOEP_MAX_ROWS = 1 << 20,
+};
+
+struct moep_dims {
+  enum moeplan_site_kind kind;
+  uint32_t hidden;
+  uint32_t inter;         /* of one routed expert; 0 in dense sites */
+  uint32_t experts, topk; /* 0 in dense sites */
+  uint32_t local_experts;
+  uint32_t
+      width; /* local width of the shared expert or the dense FFN; 0: none */
+  uint32_t max_rows;
+  float limit; /* +infinity: none */
+  struct moep_route_rule rule;
+};
+
+/* Check `config` and log the first contradiction. */
+enum moeplan_status moep_dims_read(const struct moeplan_config* config,
+                                   const struct moeplan_hooks* hooks,
+                                   struct moep_dims* dims_out);
+
+#endif /* MOEPLAN_LIB_DIMS_H_ */

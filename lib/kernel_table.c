@@ -1,0 +1,40 @@
+#include "lib/kernel_table.h"
+
+const struct moep_kernel moep_kernels[] = {
+#define MOEP_HOST_KERNEL(op, dtype, block_n)                 \
+  {"moep_" #op "_" #dtype "_host", moep_op_##op, 0, block_n, \
+   moep_##op##_##dtype##_host,     NULL},
+#define MOEP_CUDA_KERNEL(op, dtype, arch, min_sm, block_n) \
+  {"moep_" #op "_" #dtype "_" #arch,                       \
+   moep_op_##op,                                           \
+   min_sm,                                                 \
+   block_n,                                                \
+   moep_##op##_##dtype##_##arch,                           \
+   moep_##op##_##dtype##_##arch##_load},
+#include "kernels/kernels.inc"
+#undef MOEP_HOST_KERNEL
+#undef MOEP_CUDA_KERNEL
+};
+
+const size_t moep_kernel_count = sizeof(moep_kernels) / sizeof(*moep_kernels);
+
+const char* moep_op_name(enum moep_op op) {
+  static const char* const names[MOEP_OP_COUNT] = {
+#define OP_NAME(name, type) [moep_op_##name] = #name,
+      MOEP_OP_MAP(OP_NAME)
+#undef OP_NAME
+  };
+  return names[op];
+}
+
+const struct moep_kernel* moep_kernel_find(const struct moep_device* device,
+                                           enum moep_op op) {
+  const struct moep_kernel* found = NULL;
+  for (size_t i = 0; i < moep_kernel_count; i++) {
+    const struct moep_kernel* kernel = &moep_kernels[i];
+    const bool host = kernel->min_sm == 0;
+    if (kernel->op != op || host != moep_device_is_host(device)) continue;
+    if (kernel->min_sm <= device->sm) found = kernel;
+  }
+  return found;
+}

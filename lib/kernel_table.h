@@ -1,0 +1,27 @@
+/* Stage 5: kernels.inc as an array. */
+
+#ifndef MOEPLAN_LIB_KERNEL_TABLE_H_
+#define MOEPLAN_LIB_KERNEL_TABLE_H_
+
+#include "kernels/kernels.h"
+#include "lib/device.h"
+
+struct moep_kernel {
+  const char* name;
+  enum moep_op op;
+  uint32_t min_sm;  /* 0: the host */
+  uint32_t block_n; /* output columns of a block; 0: the grid is over rows */
+  moep_launch_fn launch;
+  moep_load_fn load; /* NULL on the host */
+};
+
+extern const struct moep_kernel moep_kernels[];
+extern const size_t moep_kernel_count;
+
+const char* moep_op_name(enum moep_op op);
+
+/* The last line of `op` that runs on `device`; NULL if none does. */
+const struct moep_kernel* moep_kernel_find(const struct moep_device* device,
+                                           enum moep_op op);
+
+#endif /* MOEPLAN_LIB_KERNEL_TABLE_H_ */

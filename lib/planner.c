@@ -1,0 +1,85 @@
+#include "lib/planner.h"
+
+#include "lib/check.h"
+#include "lib/kernel_table.h"
+
+enum moeplan_status moep_planner_create(const struct moeplan_config* config,
+                                        const struct moep_device* device,
+                                        const struct moeplan_hooks* hooks,
+                                        moeplan_planner_t* planner_out) {
+  struct moep_dims dims;
+  MOEP_TRY(moep_dims_read(config, hooks, &dims));
+  struct moeplan_planner* planner = moep_allocate(hooks, sizeof(*planner));
+  if (planner == NULL) return moeplan_status_out_of_memory;
+  *planner = (struct moeplan_planner){
+      .hooks = *hooks, .device = *device, .dims = dims};
+  *planner_out = planner;
+  return moeplan_status_success;
+}
+
+/* Load every kernel that this device can run, and make the stream. */
+static enum moeplan_status load_on_current_device(
+    struct moeplan_planner* planner) {
+  for (size_t i = 0; i < moep_kernel_count; i++) {
+    const struct moep_kernel* kernel = &moep_kernels[i];
+    if (kernel != moep_kernel_find(&planner->device, kernel->op)) continue;
+    MOEP_TRY_CUDA(&planner->hooks, kernel->load());
+  }
+  MOEP_TRY_CUDA(&planner->hooks, cudaStreamCreateWithFlags(
+                                     &planner->stream, cudaStreamNonBlocking));
+  return moeplan_status_success;
+}
+
+/* The same with the planner's device current and any capture of this thread's
+ * left in peace; both are put back. */
+static enum moeplan_status load_kernels(struct moeplan_planner* planner) {
+  int previous = 0;
+  MOEP_TRY_CUDA(&planner->hooks, cudaGetDevice(&previous));
+  enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+  MOEP_TRY_CUDA(&planner->hooks, cudaThreadExchangeStreamCaptureMode(&mode));
+  enum moeplan_status status =
+      MOEP_CUDA(&planner->hooks, cudaSetDevice(planner->device.ordinal));
+  if (status == moeplan_status_success) {
+    status = load_on_current_device(planner);
+  }
+  cudaSetDevice(previous);
+  cudaThreadExchangeStreamCaptureMode(&mode);
+  return status;
+}
+
+enum moeplan_status moeplan_planner_create(const struct moeplan_config* config,
+                                           const char* device,
+                                           const struct moeplan_hooks* hooks,
+                                           moeplan_planner_t* planner_out) {
+  struct moeplan_hooks read_hooks;
+  MOEP_TRY(moep_hooks_read(hooks, &read_hooks));
+  if (config == NULL || device == NULL || planner_out == NULL) {
+    return MOEP_REFUSE(&read_hooks, invalid_argument,
+                       "cannot create a planner: config, device and "
+                       "planner_out must not be NULL");
+  }
+  struct moep_device read_device;
+  MOEP_TRY(moep_device_read(device, &read_hooks, &read_device));
+  struct moeplan_planner* planner;
+  MOEP_TRY(moep_planner_create(config, &read_device, &read_hooks, &planner));
+  enum moeplan_status status = moeplan_status_success;
+  if (!moep_device_is_host(&read_device)) status = load_kernels(planner);
+  if (status != moeplan_status_success) {
+    moeplan_planner_destroy(planner);
+    return status;
+  }
+  *planner_out = planner;
+  return moeplan_status_success;
+}
+
+void moeplan_planner_destroy(moeplan_planner_t planner) {
+  if (planner == NULL) return;
+  while (planner->announced != NULL) {
+    struct moep_announced* next = planner->announced->next;
+    moep_release(&planner->hooks, planner->announced);
+    planner->announced = next;
+  }
+  if (planner->stream != NULL) cudaStreamDestroy(planner->stream);
+  const struct moeplan_hooks hooks = planner->hooks;
+  moep_release(&hooks, planner);
+}

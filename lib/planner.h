@@ -1,0 +1,31 @@
+/* Stages 2 and 5: the planner, and what it has announced. */
+
+#ifndef MOEPLAN_LIB_PLANNER_H_
+#define MOEPLAN_LIB_PLANNER_H_
+
+#include "lib/device.h"
+#include "lib/dims.h"
+
+/* A kind of plan that was announced once. */
+struct moep_announced {
+  struct moep_announced* next;
+  uint32_t rows, parts;
+  enum moeplan_recipe recipe;
+  const char* tile;
+};
+
+struct moeplan_planner {
+  struct moeplan_hooks hooks;
+  struct moep_device device;
+  struct moep_dims dims;
+  cudaStream_t stream; /* capture and upload; NULL on the host */
+  struct moep_announced* announced;
+};
+
+/* A planner for a device that need not be there, to plan and print only. */
+enum moeplan_status moep_planner_create(const struct moeplan_config* config,
+                                        const struct moep_device* device,
+                                        const struct moeplan_hooks* hooks,
+                                        moeplan_planner_t* planner_out);
+
+#endif /* MOEPLAN_LIB_PLANNER_H_ */
