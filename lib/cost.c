@@ -1,5 +1,7 @@
 #include "lib/cost.h"
 
+enum { MAX_GRID_Y = 65535 };
+
 /* Sizes of one node, widened once. */
 struct sizes {
   uint64_t rows, slots;
@@ -177,7 +179,9 @@ void moep_cost_fill(const struct moeplan_plan* plan, struct moep_node* node) {
     node->launch.grid[1] = 1;
   } else {
     node->launch.grid[0] = (uint32_t)((cost.columns + block_n - 1) / block_n);
-    node->launch.grid[1] = (uint32_t)cost.entries;
+    /* CUDA's limit of grid.y; blocks stride over what is beyond. */
+    node->launch.grid[1] =
+        cost.entries < MAX_GRID_Y ? (uint32_t)cost.entries : MAX_GRID_Y;
   }
 }
 

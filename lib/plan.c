@@ -83,7 +83,8 @@ static enum moeplan_status fill_part(struct moeplan_plan* plan, uint32_t begin,
         .row_begin = begin,
         .row_count = count,
         .launch = {.threads = host ? plan->options.sm_limit : 0,
-                   .pdl = !host && !plan->options.no_pdl},
+                   .pdl = planner->device.sm >= MOEP_PDL_MIN_SM &&
+                          !plan->options.no_pdl},
     };
     moep_cost_fill(plan, nodes);
     nodes++;

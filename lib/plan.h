@@ -9,7 +9,10 @@
 #include "lib/planner.h"
 #include "lib/recipe.h"
 
-enum { MOEP_MAX_NODES = 1 << 16 };
+enum {
+  MOEP_MAX_NODES = 1 << 16,
+  MOEP_PDL_MIN_SM = 90, /* griddepcontrol */
+};
 
 /* One launch. */
 struct moep_node {

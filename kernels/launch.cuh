@@ -1,0 +1,49 @@
+// What every launcher shares: its line of kernels.inc, the launch, the loading.
+
+#ifndef MOEPLAN_KERNELS_LAUNCH_CUH_
+#define MOEPLAN_KERNELS_LAUNCH_CUH_
+
+#include <cuda_runtime.h>
+
+#include "kernels/kernels.h"
+
+namespace moep {
+
+// block_n<op>_<dtype>_<arch>: the columns of a block, as kernels.inc has them.
+#define MOEP_HOST_KERNEL(op, dtype, block_n)
+#define MOEP_CUDA_KERNEL(op, dtype, arch, min_sm, block_n) \
+  constexpr uint32_t block_n_##op##_##dtype##_##arch = block_n;
+#include "kernels/kernels.inc"
+#undef MOEP_HOST_KERNEL
+#undef MOEP_CUDA_KERNEL
+
+// Launch `kernel` as planned. With launch.pdl it may start before the node
+// before it ends: the kernel opens with griddepcontrol_wait.
+template <typename Args>
+cudaError_t launch(void (*kernel)(Args), const Args& args,
+                   const moep_launch& launch, uint32_t threads,
+                   size_t shared_bytes, cudaStream_t stream) {
+  cudaLaunchAttribute attribute = {};
+  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attribute.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3(launch.grid[0], launch.grid[1]);
+  config.blockDim = dim3(threads);
+  config.dynamicSmemBytes = shared_bytes;
+  config.stream = stream;
+  config.attrs = &attribute;
+  config.numAttrs = launch.pdl != 0 ? 1 : 0;
+  return cudaLaunchKernelEx(&config, kernel, args);
+}
+
+// Make the driver load the kernel's code now, not at its first launch.
+template <typename Args>
+cudaError_t load(void (*kernel)(Args)) {
+  cudaFuncAttributes attributes;
+  return cudaFuncGetAttributes(&attributes,
+                               reinterpret_cast<const void*>(kernel));
+}
+
+}  // namespace moep
+
+#endif  // MOEPLAN_KERNELS_LAUNCH_CUH_

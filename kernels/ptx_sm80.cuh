@@ -1,0 +1,72 @@
+// PTX instructions of sm_80 and later: one instruction, one function, named
+// after it. What needs a newer GPU is absent below it.
+
+#ifndef MOEPLAN_KERNELS_PTX_SM80_CUH_
+#define MOEPLAN_KERNELS_PTX_SM80_CUH_
+
+#include <cuda_runtime_api.h>
+#include <stdint.h>
+
+namespace moep {
+
+// d += a b with a [16, 16] and b [16, 8] bf16, d [16, 8] float32. With
+// g = lane / 4 and t = lane % 4, a lane holds
+//   a: rows g, g + 8, g, g + 8; slots 2t, 2t + 1 (a[0], a[1]), 2t + 8, 2t + 9
+//   b: column g; slots 2t, 2t + 1 (b[0]) and 2t + 8, 2t + 9 (b[1])
+//   d: rows g, g, g + 8, g + 8; columns 2t, 2t + 1, 2t, 2t + 1
+__device__ __forceinline__ void mma_m16n8k16_bf16(float (&d)[4],
+                                                  const uint32_t (&a)[4],
+                                                  const uint32_t (&b)[2]) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+      "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+// 8 bytes of memory that nothing writes while work is in flight, read once.
+__device__ __forceinline__ uint2
+ld_global_nc_no_allocate_v2(const void* address) {
+  uint2 value;
+  asm volatile("ld.global.nc.L1::no_allocate.v2.u32 {%0, %1}, [%2];"
+               : "=r"(value.x), "=r"(value.y)
+               : "l"(address));
+  return value;
+}
+
+// a b + c on two bf16, each rounded once.
+__device__ __forceinline__ uint32_t fma_rn_bf16x2(uint32_t a, uint32_t b,
+                                                  uint32_t c) {
+  uint32_t d;
+  asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
+  return d;
+}
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+// a b on two bf16.
+__device__ __forceinline__ uint32_t mul_bf16x2(uint32_t a, uint32_t b) {
+  uint32_t d;
+  asm("mul.bf16x2 %0, %1, %2;" : "=r"(d) : "r"(a), "r"(b));
+  return d;
+}
+#endif
+
+// Returns when the nodes before this one are complete and their writes can be
+// seen. Nothing of theirs is read and nothing is written earlier. Below sm_90
+// the node starts only then anyway.
+__device__ __forceinline__ void griddepcontrol_wait() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+// Lets the nodes after this one start, up to their wait.
+__device__ __forceinline__ void griddepcontrol_launch_dependents() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+}  // namespace moep
+
+#endif  // MOEPLAN_KERNELS_PTX_SM80_CUH_
