@@ -111,6 +111,11 @@ static void random_projection(struct harness* h, struct harness_random* random,
   for (uint32_t e = 0; e < experts; e++) {
     scale_2[e] = 0x1p-9f * (1.0f + (float)harness_below(random, 900) / 100.0f);
     if (h->null_experts != NULL && h->null_experts[e] != 0) continue;
+    if (h->distinct_experts != 0 && e >= h->distinct_experts) {
+      weight[e] = weight[e % h->distinct_experts];
+      scale[e] = scale[e % h->distinct_experts];
+      continue;
+    }
     uint8_t* bytes = harness_allocate(h, weight_bytes + scale_bytes);
     weight[e] = bytes;
     scale[e] = bytes + weight_bytes;

@@ -35,6 +35,7 @@ struct harness {
   int spread;      /* of bf16 exponents, see harness_bf16 */
   uint32_t x_rows; /* rows of x */
   bool no_bias;
+  uint32_t distinct_experts;   /* expert e has the bytes of e % this; 0: own */
   const uint8_t* null_experts; /* [E] nonzero: on another rank; or NULL */
 
   moeplan_planner_t planner;
