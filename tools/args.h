@@ -1,0 +1,36 @@
+/* The command line. */
+
+#ifndef MOEPLAN_TOOLS_ARGS_H_
+#define MOEPLAN_TOOLS_ARGS_H_
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "tools/tool_error.h"
+
+enum { TOOL_MAX_ROW_COUNTS = 64, TOOL_MAX_ROWS = 1 << 20 };
+
+enum tool_command {
+  tool_command_run,
+  tool_command_print,
+  tool_command_version,
+  tool_command_help, /* printed already */
+};
+
+struct tool_args {
+  enum tool_command command;
+  const char* checkpoint;
+  const char* site; /* NULL: all */
+  uint32_t rows[TOOL_MAX_ROW_COUNTS];
+  size_t num_rows;    /* 0: the command's default */
+  const char* device; /* "host" or "cuda:N" */
+  bool json;
+  bool verbose;
+};
+
+enum tool_status tool_args_parse(int argc, char** argv,
+                                 struct tool_args* args_out,
+                                 struct tool_error* error);
+
+#endif /* MOEPLAN_TOOLS_ARGS_H_ */

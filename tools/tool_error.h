@@ -1,0 +1,26 @@
+/* What a part of the tool hands back: a status for the program, which is also
+ * the exit status of the process, and one sentence for the person. Only main
+ * prints the sentence. */
+
+#ifndef MOEPLAN_TOOLS_TOOL_ERROR_H_
+#define MOEPLAN_TOOLS_TOOL_ERROR_H_
+
+enum tool_status {
+  tool_ok = 0,
+  tool_failed = 1, /* a bad file, a device's refusal, a result above the bar */
+  tool_usage = 2,  /* a bad argument or MOEPLAN_* variable */
+};
+
+/* Start from {""}. The first sentence stays: what follows is a consequence. */
+struct tool_error {
+  char text[6144]; /* a path of PATH_MAX bytes and the rule */
+};
+
+/* Write the sentence as printf does and return tool_failed or tool_usage.
+ * Control characters, which names in a file may hold, become '?'. */
+enum tool_status tool_fail(struct tool_error* error, const char* format, ...)
+    __attribute__((format(printf, 2, 3)));
+enum tool_status tool_refuse(struct tool_error* error, const char* format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+#endif /* MOEPLAN_TOOLS_TOOL_ERROR_H_ */
