@@ -62,8 +62,11 @@ MOEP_INLINE float moep_block_scale(uint32_t e4m3) {
   return moep_e4m3_to_float(e4m3) * 0x1p-26f;
 }
 
-/* What the epilogue multiplies by. */
+/* What the epilogue multiplies by: exact, also for a subnormal scale when the
+ * caller has denormals-are-zero set. */
 MOEP_INLINE float moep_epilogue_scale(float weight_scale_2) {
+  const uint32_t bits = moep_float_bits(weight_scale_2);
+  if (bits < 0x00800000u) return (float)bits * 0x1p-123f;
   return weight_scale_2 * 0x1p26f;
 }
 

@@ -297,6 +297,8 @@ uint32_t moep_panel_avx2(const struct moep_operand* a, uint32_t n0,
                          const uint16_t* const* x, uint32_t rows,
                          enum moep_order order, float totals[][MOEP_PANEL_N]) {
   if (!__builtin_cpu_supports("avx2")) return ~0u;
+  /* Gathers take 32-bit offsets between the panel's rows. */
+  if (a->pitch_bytes > INT32_MAX / (MOEP_PANEL_N - 1)) return ~0u;
   return panel_entry(a, n0, x, rows, order, totals);
 }
 
