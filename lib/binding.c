@@ -11,9 +11,11 @@ struct range {
   uint64_t bytes;
 };
 
+/* One begins inside the other. No end is computed: it may be past the last
+ * address. */
 static bool overlap(const struct range* a, const struct range* b) {
-  return a->bytes != 0 && b->bytes != 0 && a->begin < b->begin + b->bytes &&
-         b->begin < a->begin + a->bytes;
+  return a->bytes != 0 && b->bytes != 0 &&
+         (b->begin - a->begin < a->bytes || a->begin - b->begin < b->bytes);
 }
 
 static enum moeplan_status check_pointer(const struct moeplan_hooks* hooks,
@@ -108,22 +110,26 @@ static enum moeplan_status check_alignments(const struct moeplan_plan* plan,
   return moeplan_status_success;
 }
 
-/* What the device writes may touch nothing else; y may be x itself. */
+/* What the device writes may touch nothing else; y may be x itself. The caller
+ * gives away the whole workspace, not only what this plan uses of it. */
 static enum moeplan_status check_overlap(const struct moeplan_plan* plan,
                                          const struct moeplan_binding* b) {
   const struct moep_dims* dims = &plan->planner->dims;
   const uint64_t y_bytes = plan->options.y_type == moeplan_dtype_f32 ? 4 : 2;
   const uint64_t rows = plan->rows, H = dims->hidden, slots = rows * dims->topk;
   const uint64_t ring = (uint64_t)b->trace.capacity_rows * dims->topk;
-  /* The first four are written, the rest only read. */
+  /* The first ones are written, from x on they are only read. */
+  enum { Y = 1, X = 5, WRITTEN = X };
   const struct range ranges[] = {
-      {"workspace", (uintptr_t)b->workspace, plan->layout.total_bytes},
-      {"y", (uintptr_t)b->y, ((rows - 1) * b->y_stride + H) * y_bytes},
+      {"workspace", (uintptr_t)b->workspace, b->workspace_bytes},
+      [Y] = {"y", (uintptr_t)b->y, ((rows - 1) * b->y_stride + H) * y_bytes},
       {"trace.ids", (uintptr_t)b->trace.ids,
        b->trace.ids == NULL ? 0 : ring * sizeof(int32_t)},
       {"trace.weights", (uintptr_t)b->trace.weights,
        b->trace.weights == NULL ? 0 : ring * sizeof(float)},
-      {"x", (uintptr_t)b->x, ((rows - 1) * b->x_stride + H) * 2},
+      {"trace.cursor", (uintptr_t)b->trace.cursor,
+       b->trace.cursor == NULL ? 0 : sizeof(uint64_t)},
+      [X] = {"x", (uintptr_t)b->x, ((rows - 1) * b->x_stride + H) * 2},
       {"site", (uintptr_t)b->site,
        sizeof(struct moep_site_table) +
            dims->experts * sizeof(struct moep_expert)},
@@ -133,19 +139,13 @@ static enum moeplan_status check_overlap(const struct moeplan_plan* plan,
        b->topk_ids == NULL ? 0 : slots * sizeof(int32_t)},
       {"topk_weights", (uintptr_t)b->topk_weights,
        b->topk_weights == NULL ? 0 : slots * sizeof(float)},
-      {"trace.cursor", (uintptr_t)b->trace.cursor,
-       b->trace.cursor == NULL ? 0 : sizeof(uint64_t)},
   };
-  enum { WRITTEN = 4, COUNT = sizeof(ranges) / sizeof(*ranges) };
   const bool in_place =
       b->y == b->x && b->y_stride == b->x_stride && y_bytes == 2;
   for (size_t i = 0; i < WRITTEN; i++) {
-    for (size_t j = i + 1; j < COUNT; j++) {
+    for (size_t j = i + 1; j < sizeof(ranges) / sizeof(*ranges); j++) {
       if (!overlap(&ranges[i], &ranges[j])) continue;
-      if (in_place && ranges[i].begin == (uintptr_t)b->y &&
-          ranges[j].begin == (uintptr_t)b->x) {
-        continue;
-      }
+      if (in_place && i == Y && j == X) continue;
       return MOEP_REFUSE(&plan->planner->hooks, overlapping_memory,
                          "cannot bind %s and %s: they overlap (only y == x in "
                          "bf16 with equal strides may)",
@@ -186,6 +186,12 @@ enum moeplan_status moep_binding_read(const struct moeplan_plan* plan,
 enum moeplan_status moep_device_check_current(
     const struct moeplan_planner* planner) {
   if (moep_device_is_host(&planner->device)) return moeplan_status_success;
+  if (planner->device.plan_only) {
+    return MOEP_REFUSE(&planner->hooks, unsupported_device,
+                       "cannot run a plan of %s: it describes a device, to "
+                       "plan and print only",
+                       planner->device.name);
+  }
   int current = -1;
   MOEP_TRY_CUDA(&planner->hooks, cudaGetDevice(&current));
   if (current != planner->device.ordinal) {

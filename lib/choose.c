@@ -24,6 +24,11 @@ const struct moep_tile* moep_tile_find(const char* name) {
 
 const struct moep_tile* moep_tile_of_group(void) { return &tiles[0]; }
 
+const struct moep_tile* moep_tile_none(void) {
+  static const struct moep_tile none = {"-", 0};
+  return &none;
+}
+
 const struct moep_tile* moep_tile_by_rule(const struct moep_dims* dims,
                                           uint32_t rows) {
   const double mean = (double)rows * dims->topk / dims->experts;
@@ -32,6 +37,16 @@ const struct moep_tile* moep_tile_by_rule(const struct moep_dims* dims,
     if (tiles[i].tokens >= wanted) return &tiles[i];
   }
   return &tiles[WIDEST];
+}
+
+const struct moep_tile* moep_tile_choose(const struct moep_dims* dims,
+                                         uint32_t rows,
+                                         const struct moeplan_options* options,
+                                         enum moeplan_recipe recipe) {
+  if (recipe == moeplan_recipe_dense) return moep_tile_none();
+  if (recipe != moeplan_recipe_prefill) return moep_tile_of_group();
+  return options->tile != NULL ? moep_tile_find(options->tile)
+                               : moep_tile_by_rule(dims, rows);
 }
 
 uint32_t moep_union_cap(const struct moep_dims* dims,
@@ -66,4 +81,47 @@ enum moeplan_recipe moep_recipe_choose(const struct moep_dims* dims,
   }
   if (options->no_row_batch && rows > 1) return moeplan_recipe_per_row;
   return choose_union(rows, moep_union_cap(dims, options));
+}
+
+static void flip_row_batch(struct moeplan_options* options) {
+  options->no_row_batch = !options->no_row_batch;
+}
+
+static void reset_row_batch_max(struct moeplan_options* options) {
+  options->row_batch_max = 0;
+}
+
+static void flip_grouped(struct moeplan_options* options) {
+  options->no_grouped = !options->no_grouped;
+}
+
+static void reset_grouped_min_rows(struct moeplan_options* options) {
+  options->grouped_min_rows = 0;
+}
+
+/* Tried rather than derived: what a lever does depends on the others and on the
+ * site, and moep_recipe_choose knows. */
+const char* moep_recipe_lever(const struct moep_dims* dims, uint32_t rows,
+                              const struct moeplan_options* options) {
+  static const struct {
+    const char* variable;
+    void (*change)(struct moeplan_options* options);
+  } levers[] = {
+      {"MOEPLAN_NO_ROW_BATCH", flip_row_batch},
+      {"MOEPLAN_ROW_BATCH_MAX", reset_row_batch_max},
+      {"MOEPLAN_GROUPED", flip_grouped},
+      {"MOEPLAN_GROUPED_MIN_ROWS", reset_grouped_min_rows},
+  };
+  if (dims->kind == moeplan_site_dense) return NULL;
+  if (options->recipe != moeplan_recipe_auto) return "MOEPLAN_RECIPE";
+  if (options->host_dispatch) return "MOEPLAN_HOST_DISPATCH";
+  const enum moeplan_recipe chosen = moep_recipe_choose(dims, rows, options);
+  for (size_t i = 0; i < sizeof(levers) / sizeof(*levers); i++) {
+    struct moeplan_options changed = *options;
+    levers[i].change(&changed);
+    if (moep_recipe_choose(dims, rows, &changed) != chosen) {
+      return levers[i].variable;
+    }
+  }
+  return "MOEPLAN_RECIPE"; /* forces any */
 }

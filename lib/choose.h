@@ -17,10 +17,20 @@ const struct moep_tile* moep_tile_find(const char* name);
 /* The tile of recipes that work on one group of rows. */
 const struct moep_tile* moep_tile_of_group(void);
 
+/* "-": what recipes without routed projections have. */
+const struct moep_tile* moep_tile_none(void);
+
 /* The prefill rule: the narrowest tile with at least mean + 2.5 sqrt(mean)
  * tokens, mean = rows * topk / experts; else the widest. */
 const struct moep_tile* moep_tile_by_rule(const struct moep_dims* dims,
                                           uint32_t rows);
+
+/* The tile of a recipe for `rows` rows: none, a group's, or in prefill the lever's
+ * if it is set and else the rule's. */
+const struct moep_tile* moep_tile_choose(const struct moep_dims* dims,
+                                         uint32_t rows,
+                                         const struct moeplan_options* options,
+                                         enum moeplan_recipe recipe);
 
 /* Widest union group: the lever's cap, and at most 64 ids a group. */
 uint32_t moep_union_cap(const struct moep_dims* dims,
@@ -32,5 +42,11 @@ uint32_t moep_union_cap(const struct moep_dims* dims,
 enum moeplan_recipe moep_recipe_choose(const struct moep_dims* dims,
                                        uint32_t rows,
                                        const struct moeplan_options* options);
+
+/* The variable of a lever that, set otherwise while all else stays, changes what
+ * moep_recipe_choose chose (or how it runs: host dispatch). NULL: no lever does,
+ * the site has one recipe. */
+const char* moep_recipe_lever(const struct moep_dims* dims, uint32_t rows,
+                              const struct moeplan_options* options);
 
 #endif /* MOEPLAN_LIB_CHOOSE_H_ */

@@ -1,6 +1,12 @@
 #include "lib/cost.h"
 
-enum { MAX_GRID_Y = 65535 };
+enum {
+  MAX_GRID_Y = 65535,
+  /* Blocks that count as one SM's under sm_limit: the kernels' blocks are small
+   * (1 to 8 warps) and wait for memory, one alone keeps no SM busy. A choice,
+   * not a measurement. */
+  BLOCKS_PER_SM = 4,
+};
 
 /* Sizes of one node, widened once. */
 struct sizes {
@@ -155,6 +161,42 @@ static struct cost (*const cost_of_op[MOEP_OP_COUNT])(const struct sizes*) = {
     [moep_op_combine] = cost_combine,
 };
 
+static uint64_t at_least_1(uint64_t n) { return n == 0 ? 1 : n; }
+
+static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
+
+/* Blocks of a node at most. */
+static uint64_t block_limit(const struct moeplan_plan* plan) {
+  const struct moep_device* device = &plan->planner->device;
+  const uint32_t sm_limit = plan->options.sm_limit;
+  /* The host's limit is on threads: moep_launch.threads. */
+  if (moep_device_is_host(device) || sm_limit == 0 ||
+      sm_limit >= device->sm_count) {
+    return UINT64_MAX;
+  }
+  return (uint64_t)sm_limit * BLOCKS_PER_SM;
+}
+
+/* A grid that covers the node, or a smaller one: kernels stride over what is
+ * beyond the grid. The entries come first, because blocks that share a column
+ * run side by side and read its weights together. */
+static void fill_grid(const struct moeplan_plan* plan, const struct cost* cost,
+                      struct moep_node* node) {
+  const uint32_t block_n = node->kernel->block_n;
+  const uint64_t limit = block_limit(plan);
+  /* Nothing may be left to do (no expert is local), but no grid is empty. */
+  const uint64_t entries = at_least_1(cost->entries);
+  if (block_n == 0) {
+    node->launch.grid[0] = (uint32_t)least(entries, limit);
+    node->launch.grid[1] = 1;
+    return;
+  }
+  const uint64_t columns = at_least_1((cost->columns + block_n - 1) / block_n);
+  const uint64_t y = least(least(entries, MAX_GRID_Y), limit);
+  node->launch.grid[0] = (uint32_t)least(columns, limit / y);
+  node->launch.grid[1] = (uint32_t)y;
+}
+
 void moep_cost_fill(const struct moeplan_plan* plan, struct moep_node* node) {
   const struct moep_dims* dims = &plan->planner->dims;
   const uint64_t slots = (uint64_t)node->row_count * dims->topk;
@@ -171,24 +213,17 @@ void moep_cost_fill(const struct moeplan_plan* plan, struct moep_node* node) {
       .y_bytes = plan->options.y_type == moeplan_dtype_f32 ? 4 : 2,
   };
   const struct cost cost = cost_of_op[node->step->op](&sizes);
-  const uint32_t block_n = node->kernel->block_n;
   node->bytes = cost.bytes;
   node->flop = cost.flop;
-  if (block_n == 0) {
-    node->launch.grid[0] = (uint32_t)cost.entries;
-    node->launch.grid[1] = 1;
-  } else {
-    node->launch.grid[0] = (uint32_t)((cost.columns + block_n - 1) / block_n);
-    /* CUDA's limit of grid.y; blocks stride over what is beyond. */
-    node->launch.grid[1] =
-        cost.entries < MAX_GRID_Y ? (uint32_t)cost.entries : MAX_GRID_Y;
-  }
+  fill_grid(plan, &cost, node);
 }
 
 double moep_node_floor(const struct moep_device* device,
                        const struct moep_node* node) {
   if (device->bytes_per_second == 0.0) return 0.0;
   const double bytes = (double)node->bytes / device->bytes_per_second;
+  /* A rate that is not known bounds nothing. */
+  if (device->flop_per_second == 0.0) return bytes;
   const double flop = (double)node->flop / device->flop_per_second;
   return bytes > flop ? bytes : flop;
 }

@@ -17,6 +17,29 @@ static const struct {
     {"NVIDIA H200", 4.54e12, 811e12},
 };
 
+/* Devices to plan for without having them. Rates that are 0 here come from the
+ * table above if the model is there, and are not known otherwise. */
+static const struct moep_device described[] = {
+    {.name = "plan:h200", .model = "NVIDIA H200", .sm = 90, .sm_count = 132},
+    /* NVIDIA H100 Tensor Core GPU datasheet, SXM: 3.35 TB/s, 989 TFLOP/s dense
+     * bf16 (1,979 with sparsity). */
+    {.name = "plan:h100",
+     .model = "NVIDIA H100 SXM",
+     .sm = 90,
+     .sm_count = 132,
+     .bytes_per_second = 3.35e12,
+     .flop_per_second = 989e12,
+     .datasheet = true},
+    /* NVIDIA DGX Spark datasheet: 273 GB/s. It states a rate for sparse FP4
+     * only, so the bf16 rate is not known. */
+    {.name = "plan:gb10",
+     .model = "NVIDIA GB10",
+     .sm = 121,
+     .sm_count = 48,
+     .bytes_per_second = 273e9,
+     .datasheet = true},
+};
+
 void moep_device_rates(struct moep_device* device) {
   for (size_t i = 0; i < sizeof(measured) / sizeof(*measured); i++) {
     if (strcmp(device->model, measured[i].model) != 0) continue;
@@ -60,15 +83,33 @@ static enum moeplan_status read_cuda(int ordinal,
   return moeplan_status_success;
 }
 
+/* False: `name` is no row of the table. */
+static bool read_described(const char* name, struct moep_device* device) {
+  for (size_t i = 0; i < sizeof(described) / sizeof(*described); i++) {
+    if (strcmp(name, described[i].name) != 0) continue;
+    *device = described[i];
+    device->ordinal = -1;
+    device->plan_only = true;
+    moep_device_rates(device);
+    return true;
+  }
+  return false;
+}
+
 enum moeplan_status moep_device_read(const char* name,
                                      const struct moeplan_hooks* hooks,
                                      struct moep_device* device_out) {
   struct moep_device device = {.ordinal = -1, .sm_count = 1};
+  if (read_described(name, &device)) {
+    *device_out = device;
+    return moeplan_status_success;
+  }
   const int ordinal = parse_ordinal(name);
   if (strcmp(name, "host") != 0 && ordinal < 0) {
-    return MOEP_REFUSE(
-        hooks, invalid_argument,
-        "cannot use device \"%.64s\": must be \"host\" or \"cuda:N\"", name);
+    return MOEP_REFUSE(hooks, invalid_argument,
+                       "cannot use device \"%.64s\": must be \"host\" or "
+                       "\"cuda:N\", or \"plan:\" with h200, h100 or gb10",
+                       name);
   }
   snprintf(device.name, sizeof(device.name), "%s", name);
   if (ordinal >= 0) MOEP_TRY(read_cuda(ordinal, hooks, &device));

@@ -6,20 +6,23 @@
 #include "lib/hooks.h"
 
 struct moep_device {
-  char name[16];  /* "host" or "cuda:N", as the caller wrote it */
+  char name[16];  /* "host", "cuda:N" or "plan:NAME", as the caller wrote it */
   char model[64]; /* "NVIDIA H200"; "" for the host */
-  int ordinal;    /* -1: the host */
+  int ordinal;    /* -1: the host, or a device that need not be there */
   uint32_t sm;    /* compute capability x 10; 0: the host */
   uint32_t sm_count;
-  double bytes_per_second; /* measured streaming read; 0: not known */
-  double flop_per_second;  /* measured bf16 rate; 0: not known */
+  double bytes_per_second; /* streaming read; 0: not known */
+  double flop_per_second;  /* bf16, dense; 0: not known */
+  bool datasheet;          /* the rates are the vendor's, not measured */
+  bool plan_only;          /* described, not there: plans, never runs */
 };
 
 static inline bool moep_device_is_host(const struct moep_device* device) {
   return device->sm == 0;
 }
 
-/* Read a device by name. Creates a CUDA context on "cuda:N". */
+/* Read a device by name. Creates a CUDA context on "cuda:N"; "plan:NAME" is a
+ * row of a table and touches no device. */
 enum moeplan_status moep_device_read(const char* name,
                                      const struct moeplan_hooks* hooks,
                                      struct moep_device* device_out);

@@ -1,55 +1,71 @@
 /* Stage 4: levers from MOEPLAN_* variables; the only getenv of the library. */
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/union.h"
 #include "lib/options.h"
 #include "lib/planner.h"
 
-/* A whole decimal number up to 2^31 - 1. */
-static bool parse_number(const char* text, uint32_t* value_out) {
+enum { MAX_RULE = 32 };
+
+/* What a variable sets, and to what. */
+struct variable {
+  const char* name;
+  bool (*set)(const struct variable* variable, const char* text,
+              struct moeplan_options* options);
+  const char* rule;  /* NULL: as the bounds say */
+  size_t field;      /* offset in the options: of a number or a flag */
+  uint32_t min, max; /* of a number or a flag */
+};
+
+/* A whole decimal number from min to max. One too long for 32 bits counts as
+ * the largest that has them. */
+static bool parse_number(const struct variable* variable, const char* text,
+                         uint32_t* value_out) {
   const size_t digits = strspn(text, "0123456789");
-  if (digits == 0 || digits > 9 || text[digits] != '\0') return false;
-  *value_out = (uint32_t)strtoul(text, NULL, 10);
+  if (digits == 0 || text[digits] != '\0') return false;
+  const unsigned long long number = strtoull(text, NULL, 10);
+  const uint32_t value = number < UINT32_MAX ? (uint32_t)number : UINT32_MAX;
+  if (value < variable->min || value > variable->max) return false;
+  *value_out = value;
   return true;
 }
 
-static bool parse_flag(const char* text, bool* value_out) {
+static bool set_number(const struct variable* variable, const char* text,
+                       struct moeplan_options* options) {
+  return parse_number(variable, text,
+                      (uint32_t*)((char*)options + variable->field));
+}
+
+static bool set_flag(const struct variable* variable, const char* text,
+                     struct moeplan_options* options) {
   uint32_t number;
-  if (!parse_number(text, &number) || number > 1) return false;
-  *value_out = number == 1;
+  if (!parse_number(variable, text, &number)) return false;
+  *(bool*)((char*)options + variable->field) = number == 1;
   return true;
 }
 
-static bool set_row_batch(struct moeplan_options* options, const char* text) {
-  return parse_flag(text, &options->no_row_batch);
-}
-
-static bool set_row_batch_max(struct moeplan_options* options,
-                              const char* text) {
-  return parse_number(text, &options->row_batch_max) &&
-         options->row_batch_max >= 1;
-}
-
-static bool set_grouped(struct moeplan_options* options, const char* text) {
-  bool on;
-  if (!parse_flag(text, &on)) return false;
-  options->no_grouped = !on;
+/* The variable says on, the field says off. */
+static bool set_no(const struct variable* variable, const char* text,
+                   struct moeplan_options* options) {
+  uint32_t number;
+  if (!parse_number(variable, text, &number)) return false;
+  *(bool*)((char*)options + variable->field) = number == 0;
   return true;
 }
 
-static bool set_grouped_min_rows(struct moeplan_options* options,
-                                 const char* text) {
-  return parse_number(text, &options->grouped_min_rows) &&
-         options->grouped_min_rows >= 1;
-}
-
-static bool set_tile(struct moeplan_options* options, const char* text) {
+static bool set_tile(const struct variable* variable, const char* text,
+                     struct moeplan_options* options) {
+  (void)variable;
   options->tile = text;
   return true;
 }
 
-static bool set_recipe(struct moeplan_options* options, const char* text) {
+static bool set_recipe(const struct variable* variable, const char* text,
+                       struct moeplan_options* options) {
+  (void)variable;
   for (int i = 0; moep_recipe_name((enum moeplan_recipe)i) != NULL; i++) {
     if (strcmp(moep_recipe_name((enum moeplan_recipe)i), text) != 0) continue;
     options->recipe = (enum moeplan_recipe)i;
@@ -58,16 +74,9 @@ static bool set_recipe(struct moeplan_options* options, const char* text) {
   return false;
 }
 
-static bool set_host_dispatch(struct moeplan_options* options,
-                              const char* text) {
-  return parse_flag(text, &options->host_dispatch);
-}
-
-static bool set_profile(struct moeplan_options* options, const char* text) {
-  return parse_flag(text, &options->profile);
-}
-
-static bool set_numerics(struct moeplan_options* options, const char* text) {
+static bool set_numerics(const struct variable* variable, const char* text,
+                         struct moeplan_options* options) {
+  (void)variable;
   if (strcmp(text, "invariant") == 0) {
     options->numerics = moeplan_numerics_invariant;
     return true;
@@ -76,42 +85,44 @@ static bool set_numerics(struct moeplan_options* options, const char* text) {
   return strcmp(text, "tiered") == 0;
 }
 
-static bool set_cublas(struct moeplan_options* options, const char* text) {
-  bool on;
-  if (!parse_flag(text, &on)) return false;
-  options->no_cublas = !on;
-  return true;
-}
-
-static bool set_pdl(struct moeplan_options* options, const char* text) {
-  bool on;
-  if (!parse_flag(text, &on)) return false;
-  options->no_pdl = !on;
-  return true;
-}
-
-static bool set_sm_limit(struct moeplan_options* options, const char* text) {
-  return parse_number(text, &options->sm_limit) && options->sm_limit >= 1;
-}
-
-static const struct {
-  const char* variable;
-  bool (*set)(struct moeplan_options* options, const char* text);
-  const char* rule;
-} variables[] = {
-    {"MOEPLAN_NO_ROW_BATCH", set_row_batch, "0 or 1"},
-    {"MOEPLAN_ROW_BATCH_MAX", set_row_batch_max, "1 to 8"},
-    {"MOEPLAN_GROUPED", set_grouped, "0 or 1"},
-    {"MOEPLAN_GROUPED_MIN_ROWS", set_grouped_min_rows, "9 to 1048576"},
-    {"MOEPLAN_TILE", set_tile, "a tile's name"},
-    {"MOEPLAN_RECIPE", set_recipe, "a recipe's name"},
-    {"MOEPLAN_HOST_DISPATCH", set_host_dispatch, "0 or 1"},
-    {"MOEPLAN_PROFILE", set_profile, "0 or 1"},
-    {"MOEPLAN_NUMERICS", set_numerics, "invariant or tiered"},
-    {"MOEPLAN_CUBLAS", set_cublas, "0 or 1"},
-    {"MOEPLAN_PDL", set_pdl, "0 or 1"},
-    {"MOEPLAN_SM_LIMIT", set_sm_limit, "1 or more"},
+/* clang-format off */
+#define FLAG(set, field) set, NULL, offsetof(struct moeplan_options, field), 0, 1
+#define NUMBER(field, min, max) \
+  set_number, NULL, offsetof(struct moeplan_options, field), min, max
+#define TEXT(set, rule) set, rule, 0, 0, 0
+static const struct variable variables[] = {
+    {"MOEPLAN_NO_ROW_BATCH", FLAG(set_flag, no_row_batch)},
+    {"MOEPLAN_ROW_BATCH_MAX", NUMBER(row_batch_max, 1, MOEP_UNION_ROWS)},
+    {"MOEPLAN_GROUPED", FLAG(set_no, no_grouped)},
+    {"MOEPLAN_GROUPED_MIN_ROWS",
+     NUMBER(grouped_min_rows, MOEP_GROUPED_MIN_ROWS, MOEP_MAX_ROWS)},
+    {"MOEPLAN_TILE", TEXT(set_tile, "a tile's name")},
+    {"MOEPLAN_RECIPE", TEXT(set_recipe, "a recipe's name")},
+    {"MOEPLAN_HOST_DISPATCH", FLAG(set_flag, host_dispatch)},
+    {"MOEPLAN_PROFILE", FLAG(set_flag, profile)},
+    {"MOEPLAN_NUMERICS", TEXT(set_numerics, "invariant or tiered")},
+    {"MOEPLAN_CUBLAS", FLAG(set_no, no_cublas)},
+    {"MOEPLAN_PDL", FLAG(set_no, no_pdl)},
+    {"MOEPLAN_SM_LIMIT", NUMBER(sm_limit, 1, UINT32_MAX)},
 };
+/* clang-format on */
+
+static enum moeplan_status refuse(const struct moeplan_hooks* hooks,
+                                  const struct variable* variable,
+                                  const char* text) {
+  char rule[MAX_RULE];
+  if (variable->rule != NULL) {
+    snprintf(rule, sizeof(rule), "%s", variable->rule);
+  } else if (variable->max == UINT32_MAX) {
+    snprintf(rule, sizeof(rule), "%u or more", variable->min);
+  } else {
+    snprintf(rule, sizeof(rule), "%u %s %u", variable->min,
+             variable->max == 1 ? "or" : "to", variable->max);
+  }
+  return MOEP_REFUSE(hooks, invalid_argument,
+                     "cannot read %s=\"%.64s\": must be %s", variable->name,
+                     text, rule);
+}
 
 enum moeplan_status moeplan_options_from_environment(
     moeplan_planner_t planner, struct moeplan_options* options) {
@@ -121,12 +132,10 @@ enum moeplan_status moeplan_options_from_environment(
   MOEP_CHECK_STRUCT(&planner->hooks, options);
   struct moeplan_options read = *options;
   for (size_t i = 0; i < sizeof(variables) / sizeof(*variables); i++) {
-    const char* text = getenv(variables[i].variable);
-    if (text == NULL) continue;
-    if (!variables[i].set(&read, text)) {
-      return MOEP_REFUSE(&planner->hooks, invalid_argument,
-                         "cannot read %s=\"%.64s\": must be %s",
-                         variables[i].variable, text, variables[i].rule);
+    const struct variable* variable = &variables[i];
+    const char* text = getenv(variable->name);
+    if (text != NULL && !variable->set(variable, text, &read)) {
+      return refuse(&planner->hooks, variable, text);
     }
   }
   struct moeplan_options checked;

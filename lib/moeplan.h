@@ -217,15 +217,42 @@ MOEPLAN_API enum moeplan_status moeplan_config_check(
 
 typedef struct moeplan_planner* moeplan_planner_t;
 
-/* `device` is "host" or "cuda:N". On CUDA every kernel that a plan may pick is
- * loaded here, on a stream of the library's own, so this also works while the
- * caller captures elsewhere. `hooks` may be NULL. */
+/* `device` is "host", "cuda:N" or "plan:NAME". On CUDA every kernel that a plan
+ * may pick is loaded here, on a stream of the library's own, so this also works
+ * while the caller captures elsewhere. `hooks` may be NULL.
+ *
+ * "plan:h200", "plan:h100" (SXM) and "plan:gb10" describe devices that need not
+ * be there: their planners size, plan and print as the device would, but
+ * moeplan_enqueue, moeplan_graph_create, moeplan_graph_add_child and
+ * moeplan_set_create are refused with unsupported_device. */
 MOEPLAN_API enum moeplan_status moeplan_planner_create(
     const struct moeplan_config* config, const char* device,
     const struct moeplan_hooks* hooks, moeplan_planner_t* planner_out);
 
 /* Destroy plans, graphs and sets first. NULL is allowed. */
 MOEPLAN_API void moeplan_planner_destroy(moeplan_planner_t planner);
+
+/* The planner's device, and the rates that floors are predicted from. */
+struct moeplan_device_info {
+  size_t struct_bytes;
+  const char* name;  /* as given to moeplan_planner_create; the planner's */
+  const char* model; /* "NVIDIA H200"; "" for the host; the planner's */
+  uint32_t sm;       /* compute capability x 10; 0: the host */
+  uint32_t sm_count;
+  double bytes_per_second; /* streaming read; 0: not known */
+  double flop_per_second;  /* bf16, dense; 0: not known */
+  bool datasheet;          /* the rates are the vendor's, not measured */
+  bool plan_only;          /* "plan:NAME" */
+};
+
+#define MOEPLAN_DEVICE_INFO_INIT                                           \
+  {                                                                        \
+    sizeof(struct moeplan_device_info), NULL, NULL, 0, 0, 0.0, 0.0, false, \
+        false                                                              \
+  }
+
+MOEPLAN_API enum moeplan_status moeplan_device_info(
+    moeplan_planner_t planner, struct moeplan_device_info* info_out);
 
 /* ---- 3. site (host) ----------------------------------------------------- */
 
@@ -252,8 +279,9 @@ struct moeplan_ffn {
  * planner). gate, up and down of an expert are null together: it belongs to
  * another rank, is never read and contributes zero. The number of non-null
  * experts is config.local_experts. The shared expert is null together and
- * exactly when shared_local_intermediate is 0. On CUDA every address is
- * 16-byte aligned; on the host bf16 wants 2 bytes, float32 4, NVFP4 none. */
+ * exactly when shared_local_intermediate is 0. A routed site has no `dense`, a
+ * dense site nothing else: the rest is NULL. On CUDA every address is 16-byte
+ * aligned; on the host bf16 wants 2 bytes, float32 4, NVFP4 none. */
 struct moeplan_site {
   size_t struct_bytes;
   const void* router;             /* [E, H] bf16 */
@@ -317,13 +345,16 @@ struct moeplan_options {
   uint32_t row_batch_max; /* widest union group, 1..8; 0: 8 */
   bool no_grouped;        /* no prefill recipe */
   uint32_t grouped_min_rows; /* prefill from this many rows, >= 9; 0: 9 */
-  const char* tile;          /* by name, "base" or a width; NULL: by rule */
-  bool host_dispatch;        /* debug: ids read back, a launch per expert */
-  bool profile;              /* refused today */
+  /* By name, "base" or a width; NULL: by rule. Of prefill plans only: the other
+   * recipes have one tile or none, and ignore it. */
+  const char* tile;
+  bool host_dispatch; /* debug: ids read back, a launch per expert */
+  bool profile;       /* refused today */
   enum moeplan_numerics numerics;
-  bool no_cublas;            /* TIERED without cuBLASLt; no effect otherwise */
-  bool no_pdl;               /* no programmatic dependent launch */
-  uint32_t sm_limit;         /* SMs (host: threads) a node may fill; 0: all */
+  bool no_cublas; /* TIERED without cuBLASLt; no effect otherwise */
+  bool no_pdl;    /* no programmatic dependent launch */
+  /* As many blocks in a node as fill so many SMs (host: threads); 0: all. */
+  uint32_t sm_limit;
   enum moeplan_dtype y_type; /* bf16, or f32 for partial sums */
   enum moeplan_y_mode y_mode;
   bool measure;     /* refused today */
@@ -342,8 +373,8 @@ struct moeplan_options {
  * MOEPLAN_HOST_DISPATCH, MOEPLAN_PROFILE, MOEPLAN_NUMERICS, MOEPLAN_CUBLAS,
  * MOEPLAN_PDL and MOEPLAN_SM_LIMIT; unset ones leave their field alone. The
  * only place where the library reads its environment. A value that does not
- * parse is invalid_argument and `options` keeps its values. options->tile then
- * points into the environment. */
+ * parse or is out of range is invalid_argument and `options` keeps its values.
+ * options->tile then points into the environment. */
 MOEPLAN_API enum moeplan_status moeplan_options_from_environment(
     moeplan_planner_t planner, struct moeplan_options* options);
 
@@ -372,15 +403,18 @@ struct moeplan_plan_info {
   const char* recipe_name;    /* static storage */
   uint32_t groups;            /* row groups or single rows; 1 otherwise */
   uint32_t nodes;
-  const char* tile;       /* of the routed projections; static storage */
+  const char* tile; /* of the routed projections, "-": none; static storage */
   size_t workspace_bytes; /* what this plan needs */
   uint64_t bytes;         /* most that one replay must read and write */
   uint64_t flop;
-  double floor_seconds; /* at the device's measured rates; 0: none known */
+  double floor_seconds; /* at the device's rates; 0: none known */
 };
 
-#define MOEPLAN_PLAN_INFO_INIT \
-  { sizeof(struct moeplan_plan_info), 0, 0, NULL, 0, 0, NULL, 0, 0, 0, 0.0 }
+#define MOEPLAN_PLAN_INFO_INIT                                            \
+  {                                                                       \
+    sizeof(struct moeplan_plan_info), 0, moeplan_recipe_auto, NULL, 0, 0, \
+        NULL, 0, 0, 0, 0.0                                                \
+  }
 
 MOEPLAN_API enum moeplan_status moeplan_plan_info(
     moeplan_plan_t plan, struct moeplan_plan_info* info_out);
@@ -411,8 +445,9 @@ struct moeplan_trace_ring {
 };
 
 /* The only pointers of a run. All device memory, all caller-owned, all alive
- * until the work is done. y == x (with equal strides) is allowed in every
- * recipe; any other overlap of x, y and workspace is refused. */
+ * until the work is done. y == x (in bf16 with equal strides) is allowed in
+ * every recipe; any other overlap of what a run may write (y, workspace_bytes of
+ * workspace, the trace ring and its cursor) with anything bound is refused. */
 struct moeplan_binding {
   size_t struct_bytes;
   const void* site; /* the uploaded blob, 16-byte aligned */

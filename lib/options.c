@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "kernels/union.h"
+#include "lib/choose.h"
 
 const char* moep_recipe_name(enum moeplan_recipe recipe) {
   switch (recipe) {

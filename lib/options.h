@@ -3,7 +3,6 @@
 #ifndef MOEPLAN_LIB_OPTIONS_H_
 #define MOEPLAN_LIB_OPTIONS_H_
 
-#include "lib/choose.h"
 #include "lib/dims.h"
 
 enum {

@@ -132,14 +132,13 @@ static enum moeplan_status announce(const struct moeplan_plan* plan) {
       .tile = plan->tile->name,
   };
   planner->announced = record;
+  const char* variable =
+      moep_recipe_lever(&planner->dims, plan->rows, &plan->options);
   moep_log(&planner->hooks, moeplan_log_info,
-           "plan of %u rows: recipe %s, %u nodes, %u groups, tile %s; "
-           "MOEPLAN_RECIPE%s choose another",
+           "plan of %u rows: recipe %s, %u nodes, %u groups, tile %s; %s "
+           "chooses another",
            plan->rows, plan->recipe->name, plan->node_count, plan->parts,
-           plan->tile->name,
-           plan->recipe->id == moeplan_recipe_prefill
-               ? ", MOEPLAN_GROUPED and MOEPLAN_TILE"
-               : " and MOEPLAN_NO_ROW_BATCH");
+           plan->tile->name, variable == NULL ? "no lever" : variable);
   return moeplan_status_success;
 }
 
@@ -163,12 +162,8 @@ static enum moeplan_status choose(struct moeplan_planner* planner,
   plan->recipe = moep_recipe_find(
       moep_recipe_choose(&planner->dims, rows, &plan->options));
   MOEP_TRY(check_recipe(planner, plan->recipe, rows, &plan->options));
-  plan->tile = moep_tile_of_group();
-  if (plan->recipe->id == moeplan_recipe_prefill) {
-    plan->tile = plan->options.tile != NULL
-                     ? moep_tile_find(plan->options.tile)
-                     : moep_tile_by_rule(&planner->dims, rows);
-  }
+  plan->tile =
+      moep_tile_choose(&planner->dims, rows, &plan->options, plan->recipe->id);
   if (plan->options.tile != NULL) {
     plan->options.tile = moep_tile_find(plan->options.tile)->name;
   }

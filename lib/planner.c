@@ -63,12 +63,35 @@ enum moeplan_status moeplan_planner_create(const struct moeplan_config* config,
   struct moeplan_planner* planner;
   MOEP_TRY(moep_planner_create(config, &read_device, &read_hooks, &planner));
   enum moeplan_status status = moeplan_status_success;
-  if (!moep_device_is_host(&read_device)) status = load_kernels(planner);
+  if (!moep_device_is_host(&read_device) && !read_device.plan_only) {
+    status = load_kernels(planner);
+  }
   if (status != moeplan_status_success) {
     moeplan_planner_destroy(planner);
     return status;
   }
   *planner_out = planner;
+  return moeplan_status_success;
+}
+
+enum moeplan_status moeplan_device_info(moeplan_planner_t planner,
+                                        struct moeplan_device_info* info_out) {
+  if (planner == NULL || info_out == NULL) {
+    return moeplan_status_invalid_argument;
+  }
+  MOEP_CHECK_STRUCT(&planner->hooks, info_out);
+  const struct moep_device* device = &planner->device;
+  *info_out = (struct moeplan_device_info){
+      .struct_bytes = sizeof(*info_out),
+      .name = device->name,
+      .model = device->model,
+      .sm = device->sm,
+      .sm_count = device->sm_count,
+      .bytes_per_second = device->bytes_per_second,
+      .flop_per_second = device->flop_per_second,
+      .datasheet = device->datasheet,
+      .plan_only = device->plan_only,
+  };
   return moeplan_status_success;
 }
 

@@ -1,6 +1,7 @@
 /* Stage 3: the caller's addresses, checked and laid out for the kernels. */
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "kernels/scalar.h"
@@ -62,7 +63,9 @@ static enum moeplan_status read_ffn(const struct moeplan_planner* planner,
                          "is %u",
                          name, parts[i].name, width);
     }
-    MOEP_TRY(check_address(planner, name, parts[i].address, 2));
+    char part[16];
+    snprintf(part, sizeof(part), "%s.%s", name, parts[i].name);
+    MOEP_TRY(check_address(planner, part, parts[i].address, 2));
   }
   const uint32_t pitch = ffn->down_pitch == 0 ? width : ffn->down_pitch;
   if (pitch < width || pitch % 8 != 0) {
@@ -82,13 +85,17 @@ static enum moeplan_status read_matrix(
   const void* weight = projection->weight[expert];
   const void* scale = projection->weight_scale[expert];
   const size_t alignment = alignment_of(planner, 1);
-  if (scale == NULL || (uintptr_t)weight % alignment != 0 ||
-      (uintptr_t)scale % alignment != 0) {
-    return MOEP_REFUSE(
-        &planner->hooks, misaligned_pointer,
-        "cannot use expert %u %s weight %p, weight_scale %p: must be non-null "
-        "multiples of %zu bytes",
-        expert, name, weight, scale, alignment);
+  if (scale == NULL) {
+    return MOEP_REFUSE(&planner->hooks, invalid_site,
+                       "cannot use expert %u %s weight_scale NULL: must be set "
+                       "where weight is",
+                       expert, name);
+  }
+  if ((uintptr_t)weight % alignment != 0 || (uintptr_t)scale % alignment != 0) {
+    return MOEP_REFUSE(&planner->hooks, misaligned_pointer,
+                       "cannot use expert %u %s weight %p, weight_scale %p: "
+                       "must be multiples of %zu bytes",
+                       expert, name, weight, scale, alignment);
   }
   const float epilogue =
       moep_epilogue_scale(projection->weight_scale_2[expert]);
@@ -147,6 +154,35 @@ static enum moeplan_status check_tables(const struct moeplan_planner* planner,
   return moeplan_status_success;
 }
 
+/* A dense site has neither router nor experts. */
+static enum moeplan_status check_unrouted(const struct moeplan_planner* planner,
+                                          const struct moeplan_site* site) {
+  const struct {
+    const char* name;
+    const void* address;
+  } unwanted[] = {
+      {"router", site->router},
+      {"router_bias", site->router_bias},
+      {"gate.weight", site->gate.weight},
+      {"gate.weight_scale", site->gate.weight_scale},
+      {"gate.weight_scale_2", site->gate.weight_scale_2},
+      {"up.weight", site->up.weight},
+      {"up.weight_scale", site->up.weight_scale},
+      {"up.weight_scale_2", site->up.weight_scale_2},
+      {"down.weight", site->down.weight},
+      {"down.weight_scale", site->down.weight_scale},
+      {"down.weight_scale_2", site->down.weight_scale_2},
+  };
+  for (size_t i = 0; i < sizeof(unwanted) / sizeof(*unwanted); i++) {
+    if (unwanted[i].address == NULL) continue;
+    return MOEP_REFUSE(&planner->hooks, invalid_site,
+                       "cannot use %s %p: the site is dense, so it must be "
+                       "NULL",
+                       unwanted[i].name, unwanted[i].address);
+  }
+  return moeplan_status_success;
+}
+
 /* Check all routed experts; with `experts_out`, also write them. */
 static enum moeplan_status read_experts(const struct moeplan_planner* planner,
                                         const struct moeplan_site* site,
@@ -181,7 +217,7 @@ static enum moeplan_status check_site(const struct moeplan_planner* planner,
   MOEP_TRY(read_ffn(planner, "shared", routed && planner->dims.width != 0,
                     &site->shared, &table->ffn));
   MOEP_TRY(read_ffn(planner, "dense", !routed, &site->dense, &table->ffn));
-  if (!routed) return moeplan_status_success;
+  if (!routed) return check_unrouted(planner, site);
   MOEP_TRY(check_address(planner, "router", site->router, 2));
   if (site->router_bias != NULL) {
     MOEP_TRY(check_address(planner, "router_bias", site->router_bias, 4));

@@ -302,6 +302,17 @@ TEST_F(DenseGpu, ProgrammaticLaunchChangesNoBit) {
   }
 }
 
+TEST_F(DenseGpu, SmLimitChangesNoBit) {
+  for (uint32_t sm_limit : {1u, 2u, 3u, 66u, 1000u}) {
+    for (uint32_t rows : {1u, 9u, 17u}) {
+      moeplan_options options = gpu_->options();
+      options.sm_limit = sm_limit;
+      gpu_->run(rows, &options);
+      ASSERT_EQ(difference(rows), "") << rows << " rows, " << sm_limit;
+    }
+  }
+}
+
 /* A chain of plans without a wait between them: what the next one may start
  * early is still ordered. */
 TEST_F(DenseGpu, PlansOverOneWorkspaceRunInOrder) {

@@ -19,12 +19,14 @@ void ExpectSized(const Struct& init) {
 TEST(Header, InitMacrosWorkInCxx) {
   const moeplan_hooks hooks = MOEPLAN_HOOKS_INIT;
   const moeplan_config config = MOEPLAN_CONFIG_INIT;
+  const struct moeplan_device_info device = MOEPLAN_DEVICE_INFO_INIT;
   const moeplan_site site = MOEPLAN_SITE_INIT;
   const moeplan_options options = MOEPLAN_OPTIONS_INIT;
   const struct moeplan_plan_info info = MOEPLAN_PLAN_INFO_INIT;
   const moeplan_binding binding = MOEPLAN_BINDING_INIT;
   ExpectSized(hooks);
   ExpectSized(config);
+  ExpectSized(device);
   ExpectSized(site);
   ExpectSized(options);
   ExpectSized(info);

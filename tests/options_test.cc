@@ -172,6 +172,37 @@ TEST(Options, SmLimitIsHonouredOrRefusedOnCuda) {
   moeplan_plan_destroy(plan);
 }
 
+uint64_t Blocks(const moep_node& node) {
+  return uint64_t{node.launch.grid[0]} * node.launch.grid[1];
+}
+
+// 4 blocks of the dense kernels count as an SM's.
+TEST(Options, SmLimitCapsTheBlocksOfEveryCudaNode) {
+  Planner planner(DenseConfig(), H200Device());
+  for (uint32_t rows : {1u, 8u, 40u, 4096u, 16384u}) {
+    const Plan usual(planner, rows);
+    for (uint32_t limit : {1u, 2u, 3u, 7u, 66u, 131u}) {
+      const Plan plan(planner, rows,
+                      Options([=](auto& o) { o.sm_limit = limit; }));
+      for (uint32_t i = 0; i < plan->node_count; i++) {
+        EXPECT_GE(Blocks(plan->nodes[i]), 1u) << rows << ", " << limit;
+        EXPECT_LE(Blocks(plan->nodes[i]), 4u * limit) << rows << ", " << limit;
+        EXPECT_LE(Blocks(plan->nodes[i]), Blocks(usual->nodes[i]));
+        EXPECT_EQ(plan->nodes[i].bytes, usual->nodes[i].bytes);
+      }
+    }
+  }
+}
+
+TEST(Options, SmLimitOfTheWholeDeviceIsNone) {
+  Planner planner(DenseConfig(), H200Device());
+  const Plan usual(planner, 40);
+  for (uint32_t limit : {132u, 133u, UINT32_MAX}) {
+    const Plan plan(planner, 40, Options([=](auto& o) { o.sm_limit = limit; }));
+    EXPECT_EQ(Decisions(plan), Decisions(usual)) << limit;
+  }
+}
+
 TEST(Options, NoCublasIsPrinted) { /* without TIERED it may do no more */
   Planner planner;
   const Plan plan(planner, 40, Options(SET(no_cublas = true)));

@@ -94,6 +94,22 @@ TEST(Overlap, TouchingIsAllowedAndOneRowIsNot) {
   EXPECT_FALSE(Accepted(bound, binding)) << "x reaches further";
 }
 
+// The caller gives away all of it, also what this plan does not use.
+TEST(Overlap, TheWholeWorkspaceIsTheWorkspace) {
+  Bound bound;
+  const size_t needed = bound.plan.info().workspace_bytes;
+  moeplan_binding binding = bound.binding;
+  binding.workspace_bytes = needed + 512;
+  binding.y = bound.at(Bound::kWorkspace) + needed + 496;
+  ExpectRefused(bound, binding, moeplan_status_overlapping_memory,
+                "cannot bind workspace and y: they overlap (only y == x in "
+                "bf16 with equal strides may)");
+  binding.y = bound.at(Bound::kWorkspace) + needed + 512;
+  EXPECT_TRUE(Accepted(bound, binding));
+  binding.workspace_bytes = SIZE_MAX; /* past the last address */
+  EXPECT_FALSE(Accepted(bound, binding));
+}
+
 TEST(Overlap, YMayBeXInBf16WithEqualStrides) {
   Bound bound;
   moeplan_binding binding = bound.binding;

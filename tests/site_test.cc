@@ -149,6 +149,15 @@ TEST(Site, ANullBlockScaleIsAnInvalidSite) {
   }
 }
 
+TEST(Site, ANullBlockScaleIsNamed) {
+  Planner cuda(SmallConfig(), H200Device());
+  Site site;
+  site.scale[Site::kUp][4] = nullptr;
+  ExpectRefused(cuda, site, kInvalid,
+                "cannot use expert 4 up weight_scale NULL: must be set where "
+                "weight is");
+}
+
 TEST(Site, TablesMustBeSet) {
   Planner planner(SmallConfig());
   static const char* const parts[] = {"gate", "up", "down"};
@@ -168,14 +177,50 @@ TEST(Site, TablesMustBeSet) {
   }
 }
 
+TEST(Site, ADenseSiteHasNeitherRouterNorExperts) {
+  Planner planner(DenseConfig(32, 48));
+  const Site routed;
+  const auto refused = [&](const char* name, const void* address,
+                           const std::function<void(moeplan_site&)>& set) {
+    Site site(true);
+    set(site.site);
+    ExpectRefused(planner, site, kInvalid,
+                  std::string("cannot use ") + name + " " + Text(address) +
+                      ": the site is dense, so it must be NULL");
+  };
+  refused("router", routed.site.router,
+          [&](auto& s) { s.router = routed.site.router; });
+  refused("router_bias", routed.site.router_bias,
+          [&](auto& s) { s.router_bias = routed.site.router_bias; });
+  const struct {
+    const char* name;
+    moeplan_projection moeplan_site::*projection;
+  } parts[] = {{"gate", &moeplan_site::gate},
+               {"up", &moeplan_site::up},
+               {"down", &moeplan_site::down}};
+  for (const auto& part : parts) {
+    const std::string name = part.name;
+    const moeplan_projection& tables = routed.site.*part.projection;
+    refused((name + ".weight").c_str(), tables.weight,
+            [&](auto& s) { (s.*part.projection).weight = tables.weight; });
+    refused((name + ".weight_scale").c_str(), tables.weight_scale,
+            [&](auto& s) {
+              (s.*part.projection).weight_scale = tables.weight_scale;
+            });
+    refused((name + ".weight_scale_2").c_str(), tables.weight_scale_2,
+            [&](auto& s) {
+              (s.*part.projection).weight_scale_2 = tables.weight_scale_2;
+            });
+  }
+}
+
 // ---- alignment -----------------------------------------------------------------
 
 std::string NvfpSentence(const char* part, const void* weight,
                          const void* scale, int alignment) {
   return std::string("cannot use expert 2 ") + part + " weight " +
          Text(weight) + ", weight_scale " + Text(scale) +
-         ": must be non-null multiples of " + std::to_string(alignment) +
-         " bytes";
+         ": must be multiples of " + std::to_string(alignment) + " bytes";
 }
 
 TEST(Site, EveryAddressIsAMultipleOf16OnCuda) {
