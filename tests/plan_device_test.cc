@@ -66,13 +66,14 @@ TEST(PlanDevice, OtherNamesAreRefused) {
     Hooks log;
     const moeplan_hooks hooks = log.get();
     moeplan_planner_t planner = nullptr;
-    EXPECT_TRUE(Refused(log, moeplan_status_invalid_argument,
-                        std::string("cannot use device \"") + name +
-                            "\": h200, h100 and gb10 are described",
-                        [&] {
-                          return moeplan_planner_create(&config, name, &hooks,
-                                                        &planner);
-                        }));
+    EXPECT_TRUE(Refused(
+        log, moeplan_status_invalid_argument,
+        std::string("cannot use device \"") + name +
+            "\": must be \"host\" or \"cuda:N\", or \"plan:\" with "
+            "h200, h100 or gb10",
+        [&] {
+          return moeplan_planner_create(&config, name, &hooks, &planner);
+        }));
     EXPECT_EQ(nullptr, planner);
   }
 }

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The built tool on the case files and on bad files and arguments.
 # Usage: tool_test.sh TOOL CASES_FOLDER
+# tool_inspect_test.sh and tool_plan_test.sh have the other commands.
 set -uo pipefail
 
 tool=$1
@@ -153,6 +154,37 @@ check_json $routed 5
 MOEPLAN_ROW_BATCH_MAX=4 run 0 run -c "$small" --rows 5 --site $routed --verbose
 [ -s "$work/err" ] || fail "$what: no warning with --verbose"
 
+# Where each row went: after the table, in the JSON, and only when asked.
+run 0 run -c "$small" --rows 7 --site $routed
+omits "route "
+MOEPLAN_ROUTE_TRACE=0 run 0 run -c "$small" --rows 7 --json
+omits '"trace"'
+MOEPLAN_ROUTE_TRACE=1 run 0 run -c "$small" --rows 1,7
+quiet
+[ "$(grep -c "^route $routed rows 1 row [0-9]*:\( [0-9]*:[0-9.e-]*\)\{4\}$" \
+  "$work/out")" -eq 24 ] || fail "$what: not 24 rows of 1"
+grep '^route ' "$work/out" | sed 's/.* row //' | LC_ALL=C sort | uniq -c |
+  grep -vq '^ *2 ' && fail "$what: the trace differs between recipes"
+MOEPLAN_ROUTE_TRACE=1 run 0 run -c "$small" --rows 7 --json
+python3 - "$work/out" "$small" <<'PYTHON' || fail "$what: wrong trace"
+import json, struct, sys
+
+report = json.load(open(sys.argv[1]))
+data = open(sys.argv[2], "rb").read()
+length = struct.unpack("<Q", data[:8])[0]
+header = json.loads(data[8:8 + length])
+begin, end = header["expect.router.ids"]["data_offsets"]
+rows, k = header["expect.router.ids"]["shape"]
+ids = struct.unpack("<%di" % (rows * k), data[8 + length + begin:8 + length + end])
+dense, routed = report["results"]
+assert "trace" not in dense
+assert len(routed["trace"]) == rows
+for i, row in enumerate(routed["trace"]):
+    assert sorted(row["ids"]) == list(ids[i * k:(i + 1) * k]), i
+    assert len(row["weights"]) == k and all(w > 0 for w in row["weights"]), i
+PYTHON
+MOEPLAN_ROUTE_TRACE=yes refuse 2 "MOEPLAN_ROUTE_TRACE=yes" run -c "$small"
+
 # Files without inputs or expectations.
 for kind in no_x no_expect; do
   spoil $kind.safetensors $kind
@@ -202,6 +234,9 @@ done
 : >"$work/empty"
 refuse 1 "$work/empty: expected" run --checkpoint "$work/empty"
 refuse 1 "found a directory" print --checkpoint "$work"
+mkfifo "$work/pipe"
+refuse 1 "$work/pipe: expected a file, found a pipe" run --checkpoint "$work/pipe"
+refuse 1 "found a pipe" run --checkpoint "$small" --config "$work/pipe"
 refuse 1 "$work/none" run --checkpoint "$work/none"
 head -c 1000000 "$small" >"$work/short"
 refuse 1 "expected ascending offsets" run --checkpoint "$work/short"
@@ -221,7 +256,7 @@ done
 for device in gpu cuda cuda: cuda:x cuda:-1 cuda:99999 Host ""; do
   refuse 2 "--device $device" run --checkpoint "$small" "--device=$device"
 done
-MOEPLAN_ROW_BATCH_MAX=9 refuse 2 "row_batch_max 9" run --checkpoint "$small"
+MOEPLAN_ROW_BATCH_MAX=9 refuse 2 'MOEPLAN_ROW_BATCH_MAX="9"' run --checkpoint "$small"
 MOEPLAN_RECIPE=decode refuse 2 "recipe decode" run -c "$small" --site $dense
 MOEPLAN_RECIPE=cake refuse 2 cake print --checkpoint "$small"
 
@@ -232,7 +267,7 @@ quiet
 run 0 --version
 grep -Eq '^moeplan [0-9]+\.[0-9]+\.[0-9]+.*, numerics [0-9]+$' "$work/out" ||
   fail "$what: no versions"
-for command in "" run print; do
+for command in "" run print inspect plan; do
   # shellcheck disable=SC2086
   run 0 $command --help
   says Usage

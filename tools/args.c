@@ -14,33 +14,75 @@ struct parse {
   int next; /* what argp looks at next: on its refusal, the one to blame */
 };
 
-enum { KEY_HELP = 'h', KEY_JSON = 0x100 };
+enum {
+  KEY_HELP = 'h',
+  KEY_JSON = 0x100,
+  KEY_CONFIG,
+  KEY_PRESET,
+  KEY_KIND,
+  KEY_PLAN_DEVICE,
+};
 
-#define COMMON_OPTIONS                                                         \
-  {"checkpoint", 'c', "FILE", 0, "Safetensors file with the weights", 0},      \
-      {"site",                                                                 \
-       's',                                                                    \
-       "PREFIX",                                                               \
-       0,                                                                      \
-       "One site, for example model.layers.3.mlp (default: all)",              \
-       0},                                                                     \
-      {"device", 'd', "DEVICE", 0, "host or cuda:N (default: host)", 0},       \
-      {"verbose", 'v', 0, 0, "Print the library's warnings and decisions", 0}, \
-  {                                                                            \
-    "help", KEY_HELP, 0, 0, "Print this help", -1                              \
-  }
+/* clang-format off */
+#define HELP_OPTION {"help", KEY_HELP, 0, 0, "Print this help", -1}
+#define JSON_OPTION \
+  {"json", KEY_JSON, 0, 0, "Print one JSON document, no table", 0}
+#define VERBOSE_OPTION \
+  {"verbose", 'v', 0, 0, "Print the library's warnings and decisions", 0}
+#define CONFIG_OPTION                                                        \
+  {"config", KEY_CONFIG, "FILE", 0,                                          \
+   "The model's config.json (default: the file's metadata, or config.json " \
+   "beside it)", 0}
+#define CHECKPOINT_OPTION                                                    \
+  {"checkpoint", 'c', "PATH", 0,                                             \
+   "Safetensors file, model.safetensors.index.json, or the folder of one", 0}
+#define SITE_OPTION                                                          \
+  {"site", 's', "PREFIX", 0,                                                 \
+   "One site, for example model.layers.3.mlp (default: all)", 0}
+#define DEVICE_OPTION \
+  {"device", 'd', "DEVICE", 0, "host or cuda:N (default: host)", 0}
+#define END_OPTION {NULL, 0, NULL, 0, NULL, 0}
+/* clang-format on */
 
 static const struct argp_option run_options[] = {
-    COMMON_OPTIONS,
+    CHECKPOINT_OPTION,
+    CONFIG_OPTION,
+    SITE_OPTION,
+    DEVICE_OPTION,
     {"rows", 'r', "N,...", 0,
      "Row counts to plan for (default: 1,2,8 and the file's rows)", 0},
-    {"json", KEY_JSON, 0, 0, "Print one JSON document, no table", 0},
-    {NULL, 0, NULL, 0, NULL, 0}};
+    JSON_OPTION,
+    VERBOSE_OPTION,
+    HELP_OPTION,
+    END_OPTION};
 
 static const struct argp_option print_options[] = {
-    COMMON_OPTIONS,
+    CHECKPOINT_OPTION,
+    CONFIG_OPTION,
+    SITE_OPTION,
+    DEVICE_OPTION,
     {"rows", 'r', "N,...", 0, "Row counts to plan for (default: 1)", 0},
-    {NULL, 0, NULL, 0, NULL, 0}};
+    VERBOSE_OPTION,
+    HELP_OPTION,
+    END_OPTION};
+
+static const struct argp_option inspect_options[] = {
+    CONFIG_OPTION, SITE_OPTION, JSON_OPTION, HELP_OPTION, END_OPTION};
+
+static const struct argp_option plan_options[] = {
+    {"preset", KEY_PRESET, "NAME", 0, "A model by name; \"list\" lists them",
+     0},
+    {"config", KEY_CONFIG, "FILE", 0, "A model by its config.json", 0},
+    {"site", KEY_KIND, "KIND", 0, "routed or dense (default: what there is)",
+     0},
+    {"device", KEY_PLAN_DEVICE, "DEVICE", 0,
+     "h200, h100, gb10, host, or cuda:N, which must be there (default: h200)",
+     0},
+    {"rows", 'r', "N,...", 0, "Row counts to plan for (default: 1,8,64,1024)",
+     0},
+    VERBOSE_OPTION,
+    HELP_OPTION,
+    END_OPTION};
 
 static const struct argp_option top_options[] = {
     {"version", 'V', 0, 0, "Print the library's versions", 0},
@@ -97,6 +139,49 @@ static enum tool_status parse_device(const char* text, struct parse* parse) {
   return tool_ok;
 }
 
+/* The library's name for a device to plan for. */
+static enum tool_status parse_plan_device(const char* text,
+                                          struct parse* parse) {
+  static const struct {
+    const char* text;
+    const char* device;
+  } described[] = {
+      {"h200", "plan:h200"}, {"h100", "plan:h100"}, {"gb10", "plan:gb10"}};
+  for (size_t i = 0; i < sizeof(described) / sizeof(described[0]); i++) {
+    if (strcmp(text, described[i].text) != 0) continue;
+    parse->args.device = described[i].device;
+    return tool_ok;
+  }
+  if (strcmp(text, "host") == 0 || strncmp(text, "cuda:", 5) == 0) {
+    return parse_device(text, parse);
+  }
+  return tool_refuse(parse->error,
+                     "cannot use --device %s: h200, h100, gb10, host and "
+                     "cuda:N are devices to plan for",
+                     text);
+}
+
+static enum tool_status parse_kind(const char* text, struct parse* parse) {
+  if (strcmp(text, "routed") != 0 && strcmp(text, "dense") != 0) {
+    return tool_refuse(parse->error,
+                       "cannot use --site %s: routed and dense are the kinds",
+                       text);
+  }
+  parse->args.kind = text;
+  return tool_ok;
+}
+
+/* A word without an option: inspect's path. */
+static enum tool_status parse_word(char* word, struct parse* parse) {
+  if (parse->args.command == tool_command_inspect &&
+      parse->args.checkpoint == NULL) {
+    parse->args.checkpoint = word;
+    return tool_ok;
+  }
+  return tool_refuse(parse->error,
+                     "cannot use argument %s: every value has an option", word);
+}
+
 static error_t parse_option(int key, char* value, struct argp_state* state) {
   struct parse* parse = state->input;
   switch (key) {
@@ -124,10 +209,20 @@ static error_t parse_option(int key, char* value, struct argp_state* state) {
     case KEY_HELP:
       parse->args.command = tool_command_help;
       break;
+    case KEY_CONFIG:
+      parse->args.config = value;
+      break;
+    case KEY_PRESET:
+      parse->args.preset = value;
+      break;
+    case KEY_KIND:
+      parse->status = parse_kind(value, parse);
+      break;
+    case KEY_PLAN_DEVICE:
+      parse->status = parse_plan_device(value, parse);
+      break;
     case ARGP_KEY_ARG:
-      parse->status = tool_refuse(
-          parse->error, "cannot use argument %s: every value has an option",
-          value);
+      parse->status = parse_word(value, parse);
       break;
     default:
       return ARGP_ERR_UNKNOWN;
@@ -158,13 +253,28 @@ static const struct command commands[] = {
      {print_options, parse_option, NULL,
       "Print the plans and workspaces of a checkpoint's sites.", NULL, NULL,
       NULL}},
+    {"inspect",
+     "moeplan inspect",
+     tool_command_inspect,
+     {inspect_options, parse_option, "PATH",
+      "List the sites of a checkpoint, their tensors and scales, and all that "
+      "is wrong with it. Exit status 1: something is.",
+      NULL, NULL, NULL}},
+    {"plan",
+     "moeplan plan",
+     tool_command_plan,
+     {plan_options, parse_option, NULL,
+      "Print a model's plans, workspaces and predicted floors, without its "
+      "weights and without the device.",
+      NULL, NULL, NULL}},
     {NULL,
      "moeplan",
      tool_command_help,
-     {top_options, parse_option, "run|print OPTION...",
+     {top_options, parse_option, "run|print|inspect|plan OPTION...",
       "Execution plans for the MLP of a GLM-5-class layer.\v"
-      "`moeplan run --help` and `moeplan print --help` list their options. "
-      "MOEPLAN_* variables set the plans' levers.",
+      "`moeplan run --help` lists the options of run, and so on. MOEPLAN_* "
+      "variables set the plans' levers; MOEPLAN_ROUTE_TRACE=1 makes run print "
+      "where each row went.",
       NULL, NULL, NULL}},
 };
 
@@ -178,16 +288,41 @@ static const struct command* find_command(const char* word) {
 
 static enum tool_status check_args(const struct tool_args* args,
                                    const struct command* command,
-                                   const char* word, struct tool_error* error) {
-  if (args->command == tool_command_help ||
-      args->command == tool_command_version) {
+                                   struct tool_error* error) {
+  const char* needed = NULL;
+  switch (args->command) {
+    case tool_command_help:
+    case tool_command_version:
+      return tool_ok;
+    case tool_command_run:
+    case tool_command_print:
+      if (args->checkpoint == NULL) needed = "without --checkpoint PATH";
+      break;
+    case tool_command_inspect:
+      if (args->checkpoint == NULL) needed = "without a PATH";
+      break;
+    case tool_command_plan:
+      if ((args->preset == NULL) == (args->config == NULL)) {
+        needed = "but with one of --preset NAME and --config FILE";
+      }
+      break;
+  }
+  if (needed == NULL) return tool_ok;
+  return tool_refuse(error, "cannot %s %s: see %s --help", command->word,
+                     needed, command->name);
+}
+
+/* The levers are the library's to read; this one is the tool's. */
+static enum tool_status read_environment(struct tool_args* args,
+                                         struct tool_error* error) {
+  const char* text = getenv("MOEPLAN_ROUTE_TRACE");
+  if (text == NULL || strcmp(text, "") == 0 || strcmp(text, "0") == 0) {
     return tool_ok;
   }
-  if (args->checkpoint == NULL) {
-    return tool_refuse(error, "cannot %s without --checkpoint FILE: see %s %s",
-                       word, command->name, "--help");
-  }
-  return tool_ok;
+  args->route_trace = true;
+  if (strcmp(text, "1") == 0) return tool_ok;
+  return tool_refuse(error, "cannot use MOEPLAN_ROUTE_TRACE=%s: must be 0 or 1",
+                     text);
 }
 
 enum tool_status tool_args_parse(int argc, char** argv,
@@ -197,12 +332,14 @@ enum tool_status tool_args_parse(int argc, char** argv,
   const struct command* command = find_command(word);
   if (command->word == NULL && word[0] != '-') {
     return tool_refuse(error,
-                       "cannot run command \"%s\": run, print, --version and "
-                       "--help are known",
+                       "cannot run command \"%s\": run, print, inspect, plan, "
+                       "--version and --help are known",
                        word);
   }
   const int skipped = command->word == NULL ? 0 : 1;
-  struct parse parse = {.args = {.command = command->command, .device = "host"},
+  const bool plan = command->command == tool_command_plan;
+  struct parse parse = {.args = {.command = command->command,
+                                 .device = plan ? "plan:h200" : "host"},
                         .error = error,
                         .next = 1};
   /* Help and errors are the tool's: argp would print two lines and pick the
@@ -218,7 +355,10 @@ enum tool_status tool_args_parse(int argc, char** argv,
                        "its value, or has one too many; see %s --help",
                        argv[at < argc ? at : argc - 1], command->name);
   }
-  const enum tool_status status = check_args(&parse.args, command, word, error);
+  enum tool_status status = check_args(&parse.args, command, error);
+  if (status == tool_ok && parse.args.command == tool_command_run) {
+    status = read_environment(&parse.args, error);
+  }
   if (status != tool_ok) return status;
   if (parse.args.command == tool_command_help) {
     argp_help(&command->argp, stdout, ARGP_HELP_STD_HELP, command->name);

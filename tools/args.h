@@ -14,6 +14,8 @@ enum { TOOL_MAX_ROW_COUNTS = 64, TOOL_MAX_ROWS = 1 << 20 };
 enum tool_command {
   tool_command_run,
   tool_command_print,
+  tool_command_inspect,
+  tool_command_plan,
   tool_command_version,
   tool_command_help, /* printed already */
 };
@@ -21,12 +23,16 @@ enum tool_command {
 struct tool_args {
   enum tool_command command;
   const char* checkpoint;
-  const char* site; /* NULL: all */
+  const char* config; /* a config.json; NULL: none named */
+  const char* preset; /* plan; NULL: config is set */
+  const char* kind;   /* plan: "routed" or "dense"; NULL: both */
+  const char* site;   /* NULL: all */
   uint32_t rows[TOOL_MAX_ROW_COUNTS];
   size_t num_rows;    /* 0: the command's default */
-  const char* device; /* "host" or "cuda:N" */
+  const char* device; /* "host" or "cuda:N"; plan: "plan:NAME" too */
   bool json;
   bool verbose;
+  bool route_trace; /* run: MOEPLAN_ROUTE_TRACE=1 */
 };
 
 enum tool_status tool_args_parse(int argc, char** argv,

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static struct tool_site* find_site(const struct tool_checkpoint* checkpoint,
                                    const char* prefix, size_t bytes) {
@@ -36,39 +37,70 @@ static int compare_sites(const void* left, const void* right) {
   return strverscmp(a->prefix, b->prefix);
 }
 
+/* Note which naming a tensor of the site tells of. */
+static enum tool_status note_naming(const struct tool_checkpoint* checkpoint,
+                                    struct tool_site* site, const char* name,
+                                    struct tool_error* error) {
+  for (size_t i = 0; i < TOOL_NUM_NAMINGS; i++) {
+    const struct tool_naming* naming = &tool_namings[i];
+    if (!tool_naming_tells(naming, name) || site->naming == naming) continue;
+    if (site->naming != NULL) {
+      return tool_fail(error,
+                       "cannot load %s: tensor %s: expected site %s by %s "
+                       "names, found this one by %s names",
+                       checkpoint->files.path, name, site->prefix,
+                       site->naming->name, naming->name);
+    }
+    site->naming = naming;
+  }
+  return tool_ok;
+}
+
 /* A prefix with tensors of both kinds is a routed site: routed tensors say more
  * than gate_proj does. */
-static enum tool_status collect_sites(const struct tool_naming* naming,
-                                      struct tool_checkpoint* checkpoint,
+static enum tool_status note_name(struct tool_checkpoint* checkpoint,
+                                  const char* name, struct tool_error* error) {
+  const char* path = checkpoint->files.path;
+  size_t bytes = 0;
+  enum moeplan_site_kind kind = moeplan_site_dense;
+  if (!tool_naming_match(&tool_namings[0], name, &bytes, &kind)) return tool_ok;
+  if (bytes >= TOOL_PREFIX_BYTES) {
+    return tool_fail(error,
+                     "cannot load %s: tensor %s: expected a site's name below "
+                     "%d bytes, found %zu",
+                     path, name, TOOL_PREFIX_BYTES, bytes);
+  }
+  struct tool_site* site = find_site(checkpoint, name, bytes);
+  const bool known = site != NULL;
+  if (!known) site = append_site(checkpoint);
+  if (site == NULL) {
+    return tool_fail(error, "cannot load %s: out of memory for %zu sites", path,
+                     checkpoint->num_sites + 1);
+  }
+  memcpy(site->prefix, name, bytes);
+  if (!known || kind == moeplan_site_routed) site->config.kind = kind;
+  return note_naming(checkpoint, site, name, error);
+}
+
+static enum tool_status collect_sites(struct tool_checkpoint* checkpoint,
                                       struct tool_error* error) {
-  const struct tool_safetensors* file = &checkpoint->file;
-  for (size_t i = 0; i < file->num_tensors; i++) {
-    const char* name = file->tensors[i].name;
-    size_t bytes = 0;
-    enum moeplan_site_kind kind = moeplan_site_dense;
-    if (!tool_naming_match(naming, name, &bytes, &kind)) continue;
-    if (bytes >= TOOL_PREFIX_BYTES) {
-      return tool_fail(
-          error,
-          "cannot load %s: tensor %s: expected a site's name below "
-          "%d bytes, found %zu",
-          file->path, name, TOOL_PREFIX_BYTES, bytes);
-    }
-    struct tool_site* site = find_site(checkpoint, name, bytes);
-    const bool known = site != NULL;
-    if (!known) site = append_site(checkpoint);
-    if (site == NULL) {
-      return tool_fail(error, "cannot load %s: out of memory for %zu sites",
-                       file->path, checkpoint->num_sites + 1);
-    }
-    memcpy(site->prefix, name, bytes);
-    if (!known || kind == moeplan_site_routed) site->config.kind = kind;
+  const struct tool_files* files = &checkpoint->files;
+  for (size_t i = 0; i < files->num_names; i++) {
+    const enum tool_status status = tool_problems_take(
+        files->problems, note_name(checkpoint, files->names[i].text, error),
+        error);
+    if (status != tool_ok) return status;
   }
   if (checkpoint->num_sites == 0) {
     return tool_fail(error,
                      "cannot load %s: expected the tensors of an MLP site by "
-                     "%s names, found none among %zu tensors",
-                     file->path, naming->name, file->num_tensors);
+                     "%s or %s names, found none among %zu tensors",
+                     files->path, tool_namings[0].name, tool_namings[1].name,
+                     files->num_names);
+  }
+  for (size_t i = 0; i < checkpoint->num_sites; i++) {
+    struct tool_site* site = &checkpoint->sites[i];
+    if (site->naming == NULL) site->naming = &tool_namings[0];
   }
   qsort(checkpoint->sites, checkpoint->num_sites, sizeof(*checkpoint->sites),
         compare_sites);
@@ -77,37 +109,36 @@ static enum tool_status collect_sites(const struct tool_naming* naming,
 
 /* The file's rows: [rows, H], at least one. */
 static enum tool_status load_x(struct tool_checkpoint* checkpoint,
-                               const struct tool_shape* shape,
                                struct tool_error* error) {
-  const struct tool_safetensors* file = &checkpoint->file;
-  const struct tool_tensor* x = tool_safetensors_find(file, tool_rule_x.suffix);
-  if (x == NULL) return tool_ok;
+  const struct tool_tensor* x = NULL;
+  enum tool_status status =
+      tool_files_find(&checkpoint->files, tool_rule_x.suffix, &x, error);
+  if (status != tool_ok || x == NULL) return status;
   struct moeplan_config config;
-  tool_shape_config(shape, moeplan_site_dense, &config);
+  tool_shape_config(&checkpoint->shape, moeplan_site_dense, &config);
   uint64_t dims[tool_dim_count];
   const uint64_t rows = x->rank == 2 ? x->shape[0] : 0;
   const bool countable = rows >= 1 && rows <= 1 << 20;
   tool_dims_fill(&config, countable ? (uint32_t)rows : 1, dims);
-  const enum tool_status status =
-      tool_rule_check(&tool_rule_x, dims, file, x, error);
+  status = tool_rule_check(&tool_rule_x, dims, x, error);
   if (status != tool_ok) return status;
   checkpoint->x = x;
   checkpoint->rows = (uint32_t)rows;
   return tool_ok;
 }
 
-static enum tool_status load_expected(const struct tool_checkpoint* checkpoint,
+static enum tool_status load_expected(struct tool_checkpoint* checkpoint,
                                       const struct tool_rule* rule,
                                       const struct tool_site* site,
                                       const struct tool_tensor** tensor_out,
                                       struct tool_error* error) {
-  const struct tool_safetensors* file = &checkpoint->file;
-  const struct tool_tensor* tensor = tool_safetensors_find(file, rule->suffix);
-  if (tensor == NULL) return tool_ok;
+  const struct tool_tensor* tensor = NULL;
+  enum tool_status status =
+      tool_files_find(&checkpoint->files, rule->suffix, &tensor, error);
+  if (status != tool_ok || tensor == NULL) return status;
   uint64_t dims[tool_dim_count];
   tool_dims_fill(&site->config, checkpoint->rows, dims);
-  const enum tool_status status =
-      tool_rule_check(rule, dims, file, tensor, error);
+  status = tool_rule_check(rule, dims, tensor, error);
   if (status == tool_ok) *tensor_out = tensor;
   return status;
 }
@@ -124,7 +155,7 @@ static enum tool_status pick_site(struct tool_checkpoint* checkpoint,
     return tool_fail(error,
                      "cannot find site %s in %s: expected one of its %zu "
                      "sites, %s .. %s",
-                     wanted, checkpoint->file.path, last + 1,
+                     wanted, checkpoint->files.path, last + 1,
                      checkpoint->sites[0].prefix,
                      checkpoint->sites[last].prefix);
   }
@@ -133,70 +164,138 @@ static enum tool_status pick_site(struct tool_checkpoint* checkpoint,
   return tool_ok;
 }
 
-static enum tool_status load_sites(struct tool_checkpoint* checkpoint,
-                                   const struct tool_naming* naming,
-                                   const struct tool_shape* shape,
+/* The expected outputs of the only site of a kind. */
+static enum tool_status load_expectations(struct tool_checkpoint* checkpoint,
+                                          struct tool_site* site,
+                                          struct tool_error* error) {
+  const enum moeplan_site_kind kind = site->config.kind;
+  enum tool_status status = load_expected(
+      checkpoint, &tool_rule_reference[kind], site, &site->reference, error);
+  if (status == tool_ok && kind == moeplan_site_routed) {
+    status = load_expected(checkpoint, &tool_rule_router_ids, site, &site->ids,
+                           error);
+  }
+  return status;
+}
+
+static enum tool_status load_sites(const struct tool_load* load,
+                                   struct tool_checkpoint* checkpoint,
                                    const size_t kind_count[2],
                                    struct tool_error* error) {
+  const struct tool_site_source source = {
+      &checkpoint->files, &checkpoint->shape, load->problems, load->progress};
   for (size_t i = 0; i < checkpoint->num_sites; i++) {
     struct tool_site* site = &checkpoint->sites[i];
-    enum tool_status status =
-        tool_site_load(&checkpoint->file, naming, shape, site, error);
+    tool_progress_site(load->progress, i + 1, checkpoint->num_sites);
+    enum tool_status status = tool_site_load(&source, site, error);
     if (status != tool_ok) return status;
-    const enum moeplan_site_kind kind = site->config.kind;
-    if (checkpoint->x == NULL || kind_count[kind] != 1) continue;
-    status = load_expected(checkpoint, &tool_rule_reference[kind], site,
-                           &site->reference, error);
-    if (status == tool_ok && kind == moeplan_site_routed) {
-      status = load_expected(checkpoint, &tool_rule_router_ids, site,
-                             &site->ids, error);
-    }
+    if (checkpoint->x == NULL || kind_count[site->config.kind] != 1) continue;
+    status = tool_problems_take(
+        load->problems, load_expectations(checkpoint, site, error), error);
     if (status != tool_ok) return status;
   }
   return tool_ok;
 }
 
-static enum tool_status load_shape(const struct tool_safetensors* file,
-                                   struct tool_shape* shape_out,
-                                   struct tool_error* error) {
-  const char* text = tool_safetensors_metadata(file, "case");
-  if (text == NULL) {
-    return tool_fail(error,
-                     "cannot load %s: expected the model's shape in the "
-                     "metadata key \"case\", found no such text",
-                     file->path);
-  }
-  return tool_shape_parse(text, file->path, shape_out, error);
+/* config.json beside the files, to be freed; NULL if there is none. */
+static char* find_config(const struct tool_files* files) {
+  char* path = NULL;
+  if (asprintf(&path, "%sconfig.json", files->folder) < 0) return NULL;
+  if (access(path, F_OK) == 0) return path;
+  free(path);
+  return NULL;
 }
 
-enum tool_status tool_checkpoint_open(const char* path, const char* site,
+static enum tool_status load_shape(const struct tool_load* load,
+                                   struct tool_checkpoint* checkpoint,
+                                   struct tool_error* error) {
+  struct tool_shape* shape = &checkpoint->shape;
+  const struct tool_files* files = &checkpoint->files;
+  const char* text = tool_files_metadata(files, "case");
+  enum tool_status status = tool_ok;
+  if (load->config != NULL) {
+    checkpoint->whole = true;
+    status = tool_shape_read(load->config, shape, error);
+  } else if (text != NULL) {
+    status = tool_shape_parse(text, strlen(text), files->path, shape, error);
+  } else {
+    char* beside = find_config(files);
+    if (beside == NULL) {
+      return tool_fail(error,
+                       "cannot load %s: expected the model's shape in the "
+                       "metadata key \"case\" or in config.json beside it, "
+                       "found no such text",
+                       files->path);
+    }
+    checkpoint->whole = true;
+    status = tool_shape_read(beside, shape, error);
+    free(beside);
+  }
+  if (status != tool_ok || shape->difference == NULL) return status;
+  return tool_problems_take(
+      load->problems,
+      tool_fail(error,
+                "cannot load %s: expected a model as moeplan.h has it, "
+                "found another: %s",
+                files->path, shape->difference),
+      error);
+}
+
+/* Everything after the files. */
+static enum tool_status load_all(const struct tool_load* load,
+                                 struct tool_checkpoint* checkpoint,
+                                 struct tool_error* error) {
+  size_t kind_count[2] = {0, 0};
+  enum tool_status status = load_shape(load, checkpoint, error);
+  if (status == tool_ok) status = collect_sites(checkpoint, error);
+  if (status != tool_ok) return status;
+  for (size_t i = 0; i < checkpoint->num_sites; i++) {
+    kind_count[checkpoint->sites[i].config.kind]++;
+  }
+  if (load->site != NULL) status = pick_site(checkpoint, load->site, error);
+  if (status != tool_ok) return status;
+  status = tool_problems_take(load->problems, load_x(checkpoint, error), error);
+  if (status != tool_ok) return status;
+  return load_sites(load, checkpoint, kind_count, error);
+}
+
+/* Load what the files hold and hand it over, or close it. */
+static enum tool_status finish(enum tool_status status,
+                               const struct tool_load* load,
+                               struct tool_checkpoint* checkpoint,
+                               struct tool_checkpoint* checkpoint_out,
+                               struct tool_error* error) {
+  if (status != tool_ok) return status; /* no files: nothing is held */
+  /* Whoever wants to know all that is wrong wants every shard looked at. */
+  if (load->problems != NULL) {
+    status = tool_files_open_all(&checkpoint->files, error);
+  }
+  if (status == tool_ok) status = load_all(load, checkpoint, error);
+  if (status == tool_ok) {
+    *checkpoint_out = *checkpoint;
+  } else {
+    tool_checkpoint_close(checkpoint);
+  }
+  return status;
+}
+
+enum tool_status tool_checkpoint_open(const struct tool_load* load,
                                       struct tool_checkpoint* checkpoint_out,
                                       struct tool_error* error) {
-  const struct tool_naming* naming = &tool_naming_modelopt;
   struct tool_checkpoint checkpoint = {.x = NULL};
-  struct tool_shape shape;
-  size_t kind_count[2] = {0, 0};
-  enum tool_status status =
-      tool_safetensors_open(path, &checkpoint.file, error);
-  if (status != tool_ok) return status;
-  status = load_shape(&checkpoint.file, &shape, error);
-  if (status != tool_ok) goto close_checkpoint;
-  status = collect_sites(naming, &checkpoint, error);
-  if (status != tool_ok) goto close_checkpoint;
-  for (size_t i = 0; i < checkpoint.num_sites; i++) {
-    kind_count[checkpoint.sites[i].config.kind]++;
-  }
-  if (site != NULL) status = pick_site(&checkpoint, site, error);
-  if (status != tool_ok) goto close_checkpoint;
-  status = load_x(&checkpoint, &shape, error);
-  if (status != tool_ok) goto close_checkpoint;
-  status = load_sites(&checkpoint, naming, &shape, kind_count, error);
-  if (status != tool_ok) goto close_checkpoint;
-  *checkpoint_out = checkpoint;
-  return tool_ok; /* handed over */
-close_checkpoint:
-  tool_checkpoint_close(&checkpoint);
-  return status;
+  const enum tool_status status =
+      tool_files_open(load->path, load->problems, &checkpoint.files, error);
+  return finish(status, load, &checkpoint, checkpoint_out, error);
+}
+
+enum tool_status tool_checkpoint_read(const struct tool_load* load,
+                                      const void* bytes, uint64_t size,
+                                      struct tool_checkpoint* checkpoint_out,
+                                      struct tool_error* error) {
+  struct tool_checkpoint checkpoint = {.x = NULL};
+  const enum tool_status status = tool_files_read(
+      load->path, bytes, size, load->problems, &checkpoint.files, error);
+  return finish(status, load, &checkpoint, checkpoint_out, error);
 }
 
 void tool_checkpoint_close(struct tool_checkpoint* checkpoint) {
@@ -204,7 +303,6 @@ void tool_checkpoint_close(struct tool_checkpoint* checkpoint) {
     tool_site_free(&checkpoint->sites[i]);
   }
   free(checkpoint->sites);
-  checkpoint->sites = NULL;
-  checkpoint->num_sites = 0;
-  tool_safetensors_close(&checkpoint->file);
+  tool_files_close(&checkpoint->files);
+  *checkpoint = (struct tool_checkpoint){.x = NULL};
 }

@@ -14,8 +14,8 @@ struct tool_memory_calls {
   enum tool_status (*fill)(void* to, int byte, size_t bytes,
                            cudaStream_t stream, struct tool_error* error);
   enum tool_status (*wait)(cudaStream_t stream, struct tool_error* error);
-  enum tool_status (*place)(struct tool_memory* memory, const char* path,
-                            struct tool_site* site, struct tool_error* error);
+  enum tool_status (*place)(struct tool_memory* memory, struct tool_site* site,
+                            struct tool_error* error);
 };
 
 static size_t round_up(size_t bytes) {
@@ -61,7 +61,7 @@ static enum tool_status host_wait(cudaStream_t stream,
 
 /* The slots hold the map's addresses already. A header of an odd length puts
  * every tensor at an odd address, where bf16 cannot be read. */
-static enum tool_status host_place(struct tool_memory* memory, const char* path,
+static enum tool_status host_place(struct tool_memory* memory,
                                    struct tool_site* site,
                                    struct tool_error* error) {
   (void)memory;
@@ -72,7 +72,7 @@ static enum tool_status host_place(struct tool_memory* memory, const char* path,
     return tool_fail(error,
                      "cannot use %s in place: tensor %s: expected an address "
                      "that is a multiple of %zu, found %p",
-                     path, tensor->name, (size_t)size,
+                     tensor->file->path, tensor->name, (size_t)size,
                      (const void*)tensor->data);
   }
   return tool_ok;
@@ -122,10 +122,9 @@ static enum tool_status cuda_fill(void* to, int byte, size_t bytes,
                   "fill memory of the GPU", error);
 }
 
-static enum tool_status cuda_place(struct tool_memory* memory, const char* path,
+static enum tool_status cuda_place(struct tool_memory* memory,
                                    struct tool_site* site,
                                    struct tool_error* error) {
-  (void)path;
   size_t total = 0;
   for (size_t i = 0; i < site->num_pieces; i++) {
     total += round_up((size_t)site->pieces[i].tensor->bytes);
@@ -137,6 +136,8 @@ static enum tool_status cuda_place(struct tool_memory* memory, const char* path,
   for (size_t i = 0; i < site->num_pieces; i++) {
     const struct tool_piece* piece = &site->pieces[i];
     const size_t bytes = (size_t)piece->tensor->bytes;
+    status = tool_tensor_check(piece->tensor, error);
+    if (status != tool_ok) return status;
     status = tool_memory_upload(memory, at, piece->tensor->data, bytes, error);
     if (status != tool_ok) return status;
     const void* address = at;
@@ -223,8 +224,8 @@ enum tool_status tool_memory_wait(const struct tool_memory* memory,
   return memory->calls->wait(memory->stream, error);
 }
 
-enum tool_status tool_memory_place(struct tool_memory* memory, const char* path,
+enum tool_status tool_memory_place(struct tool_memory* memory,
                                    struct tool_site* site,
                                    struct tool_error* error) {
-  return memory->calls->place(memory, path, site, error);
+  return memory->calls->place(memory, site, error);
 }

@@ -47,7 +47,7 @@ enum tool_status tool_memory_wait(const struct tool_memory* memory,
 
 /* Make the device see the site's tensors: every piece's slot then holds a
  * device address. */
-enum tool_status tool_memory_place(struct tool_memory* memory, const char* path,
+enum tool_status tool_memory_place(struct tool_memory* memory,
                                    struct tool_site* site,
                                    struct tool_error* error);
 

@@ -14,28 +14,36 @@
         offsetof(struct moeplan_site, member), false     \
   }
 
-/* The three tensors of one NVFP4 projection [rows, columns]. */
-#define NVFP4(name, rows, columns)                                           \
-  {"." #name "_proj.weight",                                                 \
-   tool_dtype_u8,                                                            \
-   tool_content_plain,                                                       \
-   2,                                                                        \
-   {tool_dim_##rows, tool_dim_##columns##_bytes},                            \
-   tool_##name##_weight,                                                     \
-   false},                                                                   \
-      {"." #name "_proj.weight_scale",                                       \
-       tool_dtype_f8_e4m3,                                                   \
-       tool_content_scale_codes,                                             \
-       2,                                                                    \
-       {tool_dim_##rows, tool_dim_##columns##_blocks},                       \
-       tool_##name##_scale,                                                  \
-       false},                                                               \
-  {                                                                          \
-    "." #name "_proj.weight_scale_2", tool_dtype_f32, tool_content_scale, 0, \
-        {0, 0}, tool_##name##_scale_2, false                                 \
+/* The three tensors of one NVFP4 projection [rows, columns]: the suffixes of the
+ * weights and of the tensor's scale, and how the latter is to be read. */
+#define NVFP4(weight, scale, content, name, rows, columns)        \
+  {"." #name "_proj." weight,                                     \
+   tool_dtype_u8,                                                 \
+   tool_content_plain,                                            \
+   2,                                                             \
+   {tool_dim_##rows, tool_dim_##columns##_bytes},                 \
+   tool_##name##_weight,                                          \
+   false},                                                        \
+      {"." #name "_proj.weight_scale",                            \
+       tool_dtype_f8_e4m3,                                        \
+       tool_content_scale_codes,                                  \
+       2,                                                         \
+       {tool_dim_##rows, tool_dim_##columns##_blocks},            \
+       tool_##name##_scale,                                       \
+       false},                                                    \
+  {                                                               \
+    "." #name "_proj." scale, tool_dtype_f32, content, 0, {0, 0}, \
+        tool_##name##_scale_2, false                              \
   }
 
-static const struct tool_marker modelopt_markers[] = {
+#define EXPERT(weight, scale, content)                      \
+  {                                                         \
+    NVFP4(weight, scale, content, gate, inter, hidden),     \
+        NVFP4(weight, scale, content, up, inter, hidden),   \
+        NVFP4(weight, scale, content, down, hidden, inter), \
+  }
+
+static const struct tool_marker site_markers[] = {
     {".experts.", moeplan_site_routed},
     {".shared_experts.", moeplan_site_routed},
     {".gate.e_score_correction_bias", moeplan_site_routed},
@@ -45,19 +53,23 @@ static const struct tool_marker modelopt_markers[] = {
 };
 
 /* clang-format off */
-static const struct tool_rule modelopt_routed[] = {
+static const struct tool_rule routed_rules[] = {
     PLAIN(".gate.weight", bf16, 2, experts, hidden, router),
     {".gate.e_score_correction_bias", tool_dtype_f32, tool_content_plain, 1,
      {tool_dim_experts, 0}, offsetof(struct moeplan_site, router_bias), true},
 };
 
-static const struct tool_rule modelopt_expert[] = {
-    NVFP4(gate, inter, hidden),
-    NVFP4(up, inter, hidden),
-    NVFP4(down, hidden, inter),
-};
+/* NVIDIA ModelOpt: a weight is code * weight_scale * weight_scale_2. */
+static const struct tool_rule modelopt_expert[] =
+    EXPERT("weight", "weight_scale_2", tool_content_scale);
 
-static const struct tool_rule modelopt_shared[] = {
+/* vLLM's compressed-tensors: weight_global_scale is 448 * 6 / the tensor's
+ * largest magnitude, hence a weight is code * weight_scale / weight_global_scale.
+ * (CompressedTensorsW4A16Fp4 of vLLM takes 1 / it in float32, and so do we.) */
+static const struct tool_rule compressed_expert[] =
+    EXPERT("weight_packed", "weight_global_scale", tool_content_inverse);
+
+static const struct tool_rule shared_rules[] = {
     PLAIN(".shared_experts.gate_proj.weight", bf16, 2, shared, hidden,
           shared.gate),
     PLAIN(".shared_experts.up_proj.weight", bf16, 2, shared, hidden, shared.up),
@@ -65,22 +77,24 @@ static const struct tool_rule modelopt_shared[] = {
           shared.down),
 };
 
-static const struct tool_rule modelopt_dense[] = {
+static const struct tool_rule dense_rules[] = {
     PLAIN(".gate_proj.weight", bf16, 2, dense, hidden, dense.gate),
     PLAIN(".up_proj.weight", bf16, 2, dense, hidden, dense.up),
     PLAIN(".down_proj.weight", bf16, 2, hidden, dense, dense.down),
 };
 /* clang-format on */
 
-const struct tool_naming tool_naming_modelopt = {
-    .name = "ModelOpt",
-    .markers = modelopt_markers,
-    .num_markers = COUNT(modelopt_markers),
-    .experts = ".experts.",
-    .routed = RULES(modelopt_routed),
-    .expert = RULES(modelopt_expert),
-    .shared = RULES(modelopt_shared),
-    .dense = RULES(modelopt_dense),
+#define NAMING(title, suffix, experts_)                         \
+  {                                                             \
+    .name = title, .tell = suffix, .markers = site_markers,     \
+    .num_markers = COUNT(site_markers), .experts = ".experts.", \
+    .routed = RULES(routed_rules), .expert = RULES(experts_),   \
+    .shared = RULES(shared_rules), .dense = RULES(dense_rules)  \
+  }
+
+const struct tool_naming tool_namings[TOOL_NUM_NAMINGS] = {
+    NAMING("ModelOpt", ".weight_scale_2", modelopt_expert),
+    NAMING("compressed-tensors", ".weight_packed", compressed_expert),
 };
 
 const struct tool_rule tool_rule_x = {
@@ -119,6 +133,12 @@ bool tool_naming_match(const struct tool_naming* naming, const char* name,
   return false;
 }
 
+bool tool_naming_tells(const struct tool_naming* naming, const char* name) {
+  const size_t length = strlen(name);
+  const size_t tell = strlen(naming->tell);
+  return length > tell && strcmp(name + length - tell, naming->tell) == 0;
+}
+
 void tool_dims_fill(const struct moeplan_config* config, uint32_t rows,
                     uint64_t dims[tool_dim_count]) {
   const uint64_t hidden = config->hidden_size;
@@ -141,7 +161,6 @@ void tool_dims_fill(const struct moeplan_config* config, uint32_t rows,
 
 enum tool_status tool_rule_check(const struct tool_rule* rule,
                                  const uint64_t dims[tool_dim_count],
-                                 const struct tool_safetensors* file,
                                  const struct tool_tensor* tensor,
                                  struct tool_error* error) {
   uint64_t shape[2] = {0, 0};
@@ -156,10 +175,10 @@ enum tool_status tool_rule_check(const struct tool_rule* rule,
   if (same) return tool_ok;
   char expected[TOOL_SHAPE_TEXT];
   char found[TOOL_SHAPE_TEXT];
-  return tool_fail(error,
-                   "cannot load %s: tensor %s: expected %s %s, found %s %s",
-                   file->path, tensor->name, tool_dtype_name(rule->dtype),
-                   tool_shape_text(shape, rule->rank, expected),
-                   tool_dtype_name(tensor->dtype),
-                   tool_shape_text(tensor->shape, tensor->rank, found));
+  return tool_fail(
+      error, "cannot load %s: tensor %s: expected %s %s, found %s %s",
+      tensor->file->path, tensor->name, tool_dtype_name(rule->dtype),
+      tool_shape_text(shape, rule->rank, expected),
+      tool_dtype_name(tensor->dtype),
+      tool_shape_text(tensor->shape, tensor->rank, found));
 }

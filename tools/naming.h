@@ -1,5 +1,5 @@
-/* How checkpoints name the tensors of a site, as tables. Another naming
- * (compressed-tensors, say) is another struct tool_naming. */
+/* How checkpoints name the tensors of a site, as tables: a naming is a struct
+ * tool_naming. */
 
 #ifndef MOEPLAN_TOOLS_NAMING_H_
 #define MOEPLAN_TOOLS_NAMING_H_
@@ -29,11 +29,16 @@ enum tool_content {
   tool_content_plain,       /* by address */
   tool_content_scale_codes, /* by address; every byte is 0x00..0x7E */
   tool_content_scale,       /* by value: one float32, finite, 0 or more */
+  tool_content_inverse,     /* by value: 1 / one float32, finite, above 0 */
 };
+
+static inline bool tool_content_is_value(enum tool_content content) {
+  return content == tool_content_scale || content == tool_content_inverse;
+}
 
 /* One tensor. `where` is, in a site's table, the offset of its address in
  * struct moeplan_site; in an expert's table, the number of its array: of
- * tool_site.expert_addresses, or of expert_scales for a tool_content_scale. */
+ * tool_site.expert_addresses, or of expert_scales for what comes by value. */
 struct tool_rule {
   const char* suffix; /* after the site's prefix, or after the expert's */
   enum tool_dtype dtype;
@@ -73,6 +78,8 @@ struct tool_marker {
 
 struct tool_naming {
   const char* name;
+  const char* tell; /* ends the name of some tensor of each expert, and of none
+                     * in another naming */
   const struct tool_marker* markers;
   size_t num_markers;
   const char* experts;      /* between a prefix and an expert's number */
@@ -82,12 +89,17 @@ struct tool_naming {
   struct tool_rules dense;  /* once a dense site */
 };
 
-extern const struct tool_naming tool_naming_modelopt;
+/* The first is assumed where no tell is found. Markers are the same in all. */
+enum { TOOL_NUM_NAMINGS = 2 };
+extern const struct tool_naming tool_namings[TOOL_NUM_NAMINGS];
 
 /* Is the tensor of a site, of which kind, and how long is the site's name? */
 bool tool_naming_match(const struct tool_naming* naming, const char* name,
                        size_t* prefix_bytes_out,
                        enum moeplan_site_kind* kind_out);
+
+/* Does the name end in the naming's tell? */
+bool tool_naming_tells(const struct tool_naming* naming, const char* name);
 
 /* The extents of a site's tensors, and of a file's rows. */
 void tool_dims_fill(const struct moeplan_config* config, uint32_t rows,
@@ -96,7 +108,6 @@ void tool_dims_fill(const struct moeplan_config* config, uint32_t rows,
 /* Compare dtype and shape with the rule. [1] passes for a scalar. */
 enum tool_status tool_rule_check(const struct tool_rule* rule,
                                  const uint64_t dims[tool_dim_count],
-                                 const struct tool_safetensors* file,
                                  const struct tool_tensor* tensor,
                                  struct tool_error* error);
 

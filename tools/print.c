@@ -7,6 +7,7 @@
 
 #include "tools/checkpoint.h"
 #include "tools/device_memory.h"
+#include "tools/load.h"
 #include "tools/output.h"
 #include "tools/session.h"
 
@@ -43,7 +44,7 @@ static enum tool_status print_site(const struct tool_args* args,
   }
   struct tool_session session;
   enum tool_status status =
-      tool_session_open(&session, args, site, max_rows, error);
+      tool_session_open(&session, args, &site->config, max_rows, error);
   for (size_t i = 0; i < args->num_rows && status == tool_ok; i++) {
     status = print_plan(&session, site, args->rows[i], out);
   }
@@ -62,7 +63,7 @@ enum tool_status tool_print(const struct tool_args* args,
   struct tool_memory memory; /* nothing but the device made current */
   struct tool_output output;
   enum tool_status status =
-      tool_checkpoint_open(args->checkpoint, args->site, &checkpoint, error);
+      tool_load_checkpoint(args, NULL, &checkpoint, error);
   if (status != tool_ok) return status;
   status = tool_memory_open(args->device, &memory, error);
   if (status != tool_ok) goto close_checkpoint;

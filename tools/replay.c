@@ -59,11 +59,11 @@ static enum tool_status allocate_buffers(struct tool_replay* replay,
 }
 
 /* The site's blob, written on the host and then given to the device. */
-static enum tool_status place_site(struct tool_replay* replay, const char* path,
+static enum tool_status place_site(struct tool_replay* replay,
                                    struct tool_site* site) {
   const struct tool_session* session = &replay->session;
   struct tool_memory* memory = &replay->memory;
-  TRY(tool_memory_place(memory, path, site, session->error));
+  TRY(tool_memory_place(memory, site, session->error));
   size_t bytes = 0;
   TRY(tool_session_check(session, "size the site",
                          moeplan_site_size(session->planner, &bytes)));
@@ -87,14 +87,14 @@ static enum tool_status place_site(struct tool_replay* replay, const char* path,
 
 enum tool_status tool_replay_open(struct tool_replay* replay,
                                   const struct tool_args* args,
-                                  const char* path, struct tool_site* site,
-                                  uint32_t max_rows, struct tool_error* error) {
+                                  struct tool_site* site, uint32_t max_rows,
+                                  struct tool_error* error) {
   *replay = (struct tool_replay){.site = site, .binding = MOEPLAN_BINDING_INIT};
   struct tool_session* session = &replay->session;
   enum tool_status status =
       tool_memory_open(args->device, &replay->memory, error);
   if (status != tool_ok) return status;
-  status = tool_session_open(session, args, site, max_rows, error);
+  status = tool_session_open(session, args, &site->config, max_rows, error);
   if (status != tool_ok) goto close_replay;
   status = tool_session_check(
       session, "size the workspace",
@@ -103,7 +103,7 @@ enum tool_status tool_replay_open(struct tool_replay* replay,
   if (status != tool_ok) goto close_replay;
   status = allocate_buffers(replay, max_rows);
   if (status != tool_ok) goto close_replay;
-  status = place_site(replay, path, site);
+  status = place_site(replay, site);
   if (status == tool_ok) return tool_ok;
 close_replay:
   tool_replay_close(replay);
@@ -119,8 +119,11 @@ void tool_replay_close(struct tool_replay* replay) {
   tool_memory_close(&replay->memory);
 }
 
-static bool has_expectations(const struct tool_replay* replay) {
-  return replay->site->reference != NULL || replay->site->ids != NULL;
+/* Does someone look at what the source's rows become? */
+static bool is_watched(const struct tool_replay* replay) {
+  return replay->site->reference != NULL || replay->site->ids != NULL ||
+         (replay->session.args->route_trace &&
+          replay->binding.trace.ids != NULL);
 }
 
 static enum tool_status bind_plan(const struct tool_replay* replay,
@@ -131,7 +134,7 @@ static enum tool_status bind_plan(const struct tool_replay* replay,
       bound->binding.trace.ids == NULL ? 0 : bound->rows;
   const bool ragged = bound->rows < replay->source_rows &&
                       replay->source_rows % bound->rows != 0;
-  if (ragged && has_expectations(replay)) {
+  if (ragged && is_watched(replay)) {
     bound->binding.live_rows = replay->live_rows;
   }
   TRY(tool_session_check(session, "create a plan",
@@ -199,6 +202,17 @@ static enum tool_status compare_y(const struct tool_replay* replay,
   return tool_ok;
 }
 
+static enum tool_status trace_rows(const struct tool_replay* replay,
+                                   const struct bound_plan* bound,
+                                   uint32_t live, struct tool_result* result) {
+  if (!replay->session.args->route_trace || bound->binding.trace.ids == NULL) {
+    return tool_ok;
+  }
+  return tool_route_trace_add(
+      &result->trace, &replay->memory, &bound->binding.trace, live,
+      replay->site->config.num_experts_per_tok, replay->session.error);
+}
+
 static enum tool_status compare_ids(const struct tool_replay* replay,
                                     const struct bound_plan* bound,
                                     uint64_t start, uint32_t live,
@@ -227,7 +241,7 @@ static enum tool_status compare_ids(const struct tool_replay* replay,
 static enum tool_status verify(const struct tool_replay* replay,
                                const struct bound_plan* bound,
                                struct tool_result* result) {
-  if (!has_expectations(replay)) return tool_ok;
+  if (!is_watched(replay)) return tool_ok;
   struct tool_distance distance = {0.0, 0.0};
   uint64_t start = 0;
   do {
@@ -238,6 +252,7 @@ static enum tool_status verify(const struct tool_replay* replay,
     TRY(launch(replay, bound));
     TRY(tool_memory_wait(&replay->memory, replay->session.error));
     TRY(compare_y(replay, bound, start, live, &distance));
+    TRY(trace_rows(replay, bound, live, result));
     TRY(compare_ids(replay, bound, start, live, result));
     start += live;
   } while (start < replay->source_rows);
@@ -300,6 +315,7 @@ enum tool_status tool_replay_rows(struct tool_replay* replay, uint32_t rows,
   status = measure(replay, &bound, &result.seconds);
   if (status == tool_ok) *result_out = result;
 destroy_plan:
+  if (status != tool_ok) tool_route_trace_free(&result.trace);
   moeplan_graph_destroy(bound.graph);
   moeplan_plan_destroy(bound.plan);
   return status;

@@ -28,8 +28,8 @@ struct tool_replay {
  * replay must not move. */
 enum tool_status tool_replay_open(struct tool_replay* replay,
                                   const struct tool_args* args,
-                                  const char* path, struct tool_site* site,
-                                  uint32_t max_rows, struct tool_error* error);
+                                  struct tool_site* site, uint32_t max_rows,
+                                  struct tool_error* error);
 void tool_replay_close(struct tool_replay* replay);
 
 /* The plan for exactly `rows` rows. The source's rows are taken in chunks of

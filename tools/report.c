@@ -166,6 +166,11 @@ enum tool_status tool_report_table(const struct tool_report* report,
   if (status != tool_ok) return status;
   print_table(report, output.stream);
   print_notes(report, output.stream);
+  for (size_t i = 0; i < report->num_results; i++) {
+    const struct tool_result* result = &report->results[i];
+    tool_route_trace_print(&result->trace, result->site->prefix,
+                           result->info.rows, output.stream);
+  }
   return tool_output_close(&output, status, error);
 }
 
@@ -193,6 +198,6 @@ enum tool_status tool_report_verdict(const struct tool_report* report,
                    "cannot confirm site %s at %" PRIu32
                    " rows of %s: %s (%zu of %zu results fail)",
                    first->site->prefix, first->info.rows,
-                   report->checkpoint->file.path, rule, failures,
+                   report->checkpoint->files.path, rule, failures,
                    report->num_results);
 }

@@ -7,6 +7,7 @@
 
 #include "tools/args.h"
 #include "tools/checkpoint.h"
+#include "tools/route_trace.h"
 #include "tools/tool_error.h"
 
 /* One site at one row count. */
@@ -18,7 +19,8 @@ struct tool_result {
   double error;         /* relative L2 */
   uint64_t routed_rows; /* compared; 0 if the file has no ids */
   uint64_t rows_differing;
-  bool repeated; /* more rows than the file has */
+  bool repeated;                 /* more rows than the file has */
+  struct tool_route_trace trace; /* of no rows without MOEPLAN_ROUTE_TRACE=1 */
 };
 
 struct tool_report {

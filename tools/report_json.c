@@ -31,7 +31,7 @@ static json_t* result_json(const struct tool_result* result) {
   const bool has_floor = info->floor_seconds != 0.0;
   return json_pack(
       "{s:o, s:s, s:I, s:s, s:I, s:I, s:o, s:I, s:o, s:I, s:I, s:o, s:o, s:o,"
-      " s:o, s:o, s:o, s:b, s:b}",
+      " s:o, s:o, s:o, s:b, s:b, s:o*}",
       "site", text_or_null(result->site->prefix), "kind",
       result->site->config.kind == moeplan_site_dense ? "dense" : "routed",
       "rows", (json_int_t)info->rows, "recipe", info->recipe_name, "groups",
@@ -48,7 +48,8 @@ static json_t* result_json(const struct tool_result* result) {
       real_or_null(has_floor, info->floor_seconds / result->seconds), "error",
       real_or_null(result->has_error, result->error), "routing",
       routing_or_null(result), "rows_repeated", (int)result->repeated, "passed",
-      (int)tool_result_passes(result));
+      (int)tool_result_passes(result), "trace",
+      tool_route_trace_json(&result->trace));
 }
 
 static json_t* report_json(const struct tool_report* report) {
@@ -66,7 +67,7 @@ static json_t* report_json(const struct tool_report* report) {
   return json_pack(
       "{s:s, s:i, s:o, s:s, s:I, s:s, s:f, s:o, s:b}", "moeplan",
       moeplan_version_string(), "numerics_version", MOEPLAN_NUMERICS_VERSION,
-      "checkpoint", text_or_null(checkpoint->file.path), "device",
+      "checkpoint", text_or_null(checkpoint->files.path), "device",
       report->args->device, "file_rows", (json_int_t)checkpoint->rows, "x",
       checkpoint->x == NULL ? "pseudo-random" : "file", "error_bar",
       TOOL_ERROR_BAR, "results", results, "passed", (int)passed);

@@ -7,6 +7,7 @@
 
 #include "tools/checkpoint.h"
 #include "tools/compare.h"
+#include "tools/load.h"
 #include "tools/replay.h"
 #include "tools/report.h"
 
@@ -58,10 +59,13 @@ static enum tool_status run_site(const struct tool_args* args,
   const struct tool_tensor* x = checkpoint->x;
   uint16_t* made = NULL;
   struct tool_replay replay;
-  enum tool_status status = tool_replay_open(
-      &replay, args, checkpoint->file.path, site, max_rows, error);
+  enum tool_status status =
+      tool_replay_open(&replay, args, site, max_rows, error);
   if (status != tool_ok) return status;
-  if (x == NULL) {
+  if (x != NULL) {
+    status = tool_tensor_check(x, error);
+    if (status != tool_ok) goto close_replay;
+  } else {
     made = make_rows(max_rows, site->config.hidden_size);
     if (made == NULL) {
       status = tool_fail(error, "cannot make %u rows: out of host memory",
@@ -86,7 +90,7 @@ enum tool_status tool_run(const struct tool_args* args,
                           struct tool_error* error) {
   struct tool_checkpoint checkpoint;
   enum tool_status status =
-      tool_checkpoint_open(args->checkpoint, args->site, &checkpoint, error);
+      tool_load_checkpoint(args, NULL, &checkpoint, error);
   if (status != tool_ok) return status;
   struct tool_args filled = *args;
   if (filled.num_rows == 0) fill_default_rows(checkpoint.rows, &filled);
@@ -106,6 +110,9 @@ enum tool_status tool_run(const struct tool_args* args,
                         : tool_report_table(&report, error);
   }
   if (status == tool_ok) status = tool_report_verdict(&report, error);
+  for (size_t i = 0; i < report.num_results; i++) {
+    tool_route_trace_free(&report.results[i].trace);
+  }
   free(report.results);
   tool_checkpoint_close(&checkpoint);
   return status;

@@ -3,7 +3,6 @@
 #include "tools/safetensors.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdbool.h>
@@ -12,6 +11,8 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include "tools/regular_file.h"
 
 /* The format's own limit on the header, which bounds the parser's memory. */
 enum { LENGTH_BYTES = 8, MAX_HEADER_BYTES = 100000000 };
@@ -46,51 +47,40 @@ const char* tool_shape_text(const uint64_t* shape, uint32_t rank,
 static enum tool_status map_file(const char* path,
                                  struct tool_safetensors* file,
                                  struct tool_error* error) {
-  enum tool_status status = tool_ok;
-  struct stat about;
-  void* map = MAP_FAILED;
-  const int descriptor = open(path, O_RDONLY | O_CLOEXEC);
-  if (descriptor < 0 || fstat(descriptor, &about) != 0) {
-    status =
-        tool_fail(error, "cannot load %s: expected a readable file, found: %s",
-                  path, strerror(errno));
-    goto close_descriptor;
+  uint64_t bytes = 0;
+  enum tool_status status =
+      tool_file_open(path, &file->descriptor, &bytes, error);
+  if (status != tool_ok || bytes < LENGTH_BYTES) {
+    file->map_bytes = bytes; /* parse_header says that it is too short */
+    return status;
   }
-  if (!S_ISREG(about.st_mode)) {
-    status = tool_fail(
-        error, "cannot load %s: expected a file, found %s", path,
-        S_ISDIR(about.st_mode) ? "a directory" : "something that is no file");
-    goto close_descriptor;
-  }
-  if (about.st_size < LENGTH_BYTES) {
-    status = tool_fail(error,
-                       "cannot load %s: expected at least %d bytes for the "
-                       "header's length, found %lld bytes",
-                       path, LENGTH_BYTES, (long long)about.st_size);
-    goto close_descriptor;
-  }
-  map =
-      mmap(NULL, (size_t)about.st_size, PROT_READ, MAP_PRIVATE, descriptor, 0);
+  void* map =
+      mmap(NULL, (size_t)bytes, PROT_READ, MAP_PRIVATE, file->descriptor, 0);
   if (map == MAP_FAILED) {
-    status = tool_fail(error,
-                       "cannot load %s: expected to map %lld bytes, found: %s",
-                       path, (long long)about.st_size, strerror(errno));
-    goto close_descriptor;
+    return tool_fail(
+        error, "cannot load %s: expected to map %" PRIu64 " bytes, found: %s",
+        path, bytes, strerror(errno));
   }
   file->map = map;
-  file->map_bytes = (size_t)about.st_size;
-close_descriptor:
-  if (descriptor >= 0) close(descriptor);
-  return status;
+  file->map_bytes = bytes;
+  return tool_ok;
 }
 
-/* Parse the JSON and return the length of what lies before the data. */
-static enum tool_status parse_header(struct tool_safetensors* file,
-                                     size_t* data_start_out,
+/* Parse the JSON and return it with the length of what lies before the data. */
+static enum tool_status parse_header(const struct tool_safetensors* file,
+                                     json_t** header_out,
+                                     uint64_t* data_start_out,
                                      struct tool_error* error) {
-  const uint8_t* bytes = file->map;
+  if (file->map_bytes < LENGTH_BYTES) {
+    return tool_fail(error,
+                     "cannot load %s: expected at least %d bytes for the "
+                     "header's length, found %" PRIu64 " bytes",
+                     file->path, LENGTH_BYTES, file->map_bytes);
+  }
   uint64_t length = 0;
-  for (int i = LENGTH_BYTES - 1; i >= 0; i--) length = length << 8 | bytes[i];
+  for (int i = LENGTH_BYTES - 1; i >= 0; i--) {
+    length = length << 8 | file->map[i];
+  }
   const uint64_t rest = file->map_bytes - LENGTH_BYTES;
   const uint64_t most = rest < MAX_HEADER_BYTES ? rest : MAX_HEADER_BYTES;
   if (length > most) {
@@ -100,8 +90,8 @@ static enum tool_status parse_header(struct tool_safetensors* file,
                      file->path, most, length);
   }
   json_error_t fault;
-  json_t* header = json_loadb((const char*)bytes + LENGTH_BYTES, (size_t)length,
-                              JSON_REJECT_DUPLICATES, &fault);
+  json_t* header = json_loadb((const char*)file->map + LENGTH_BYTES,
+                              (size_t)length, JSON_REJECT_DUPLICATES, &fault);
   if (header == NULL) {
     return tool_fail(
         error,
@@ -109,14 +99,15 @@ static enum tool_status parse_header(struct tool_safetensors* file,
         "%d of the header)",
         file->path, fault.text, fault.position);
   }
-  file->header = header;
   if (!json_is_object(header)) {
+    json_decref(header);
     return tool_fail(error,
                      "cannot load %s: expected a JSON object as header, found "
                      "another JSON value",
                      file->path);
   }
-  *data_start_out = LENGTH_BYTES + (size_t)length;
+  *header_out = header;
+  *data_start_out = LENGTH_BYTES + length;
   return tool_ok;
 }
 
@@ -158,7 +149,7 @@ static bool tensor_bytes(const struct tool_tensor* tensor,
 }
 
 static enum tool_status read_tensor(const struct tool_safetensors* file,
-                                    size_t data_start, const char* name,
+                                    uint64_t data_start, const char* name,
                                     const json_t* entry,
                                     struct tool_tensor* tensor_out,
                                     struct tool_error* error) {
@@ -205,16 +196,39 @@ static enum tool_status read_tensor(const struct tool_safetensors* file,
                      tool_shape_text(tensor.shape, tensor.rank, shape),
                      offsets[1] - offsets[0], offsets[0], offsets[1]);
   }
-  tensor.data = (const uint8_t*)file->map + data_start + offsets[0];
+  tensor.data = file->map + data_start + offsets[0];
   tensor.bytes = bytes;
   *tensor_out = tensor;
   return tool_ok;
 }
 
+/* Names outlive the header's JSON, which takes a kilobyte per tensor. */
+static enum tool_status copy_names(struct tool_safetensors* file,
+                                   struct tool_error* error) {
+  size_t bytes = 0;
+  for (size_t i = 0; i < file->num_tensors; i++) {
+    bytes += strlen(file->tensors[i].name) + 1;
+  }
+  file->names = malloc(bytes + 1);
+  if (file->names == NULL) {
+    return tool_fail(error, "cannot load %s: out of memory for %zu bytes of %s",
+                     file->path, bytes, "names");
+  }
+  char* at = file->names;
+  for (size_t i = 0; i < file->num_tensors; i++) {
+    const size_t length = strlen(file->tensors[i].name) + 1;
+    memcpy(at, file->tensors[i].name, length);
+    file->tensors[i].name = at;
+    at += length;
+  }
+  return tool_ok;
+}
+
 static enum tool_status read_tensors(struct tool_safetensors* file,
-                                     size_t data_start,
+                                     json_t* header, uint64_t data_start,
+                                     struct tool_problems* problems,
                                      struct tool_error* error) {
-  const size_t capacity = json_object_size(file->header);
+  const size_t capacity = json_object_size(header);
   file->tensors = calloc(capacity + 1, sizeof(*file->tensors));
   if (file->tensors == NULL) {
     return tool_fail(error, "cannot load %s: out of memory for %zu tensors",
@@ -222,15 +236,19 @@ static enum tool_status read_tensors(struct tool_safetensors* file,
   }
   const char* name = NULL;
   json_t* entry = NULL;
-  json_object_foreach(file->header, name, entry) {
+  json_object_foreach(header, name, entry) {
     if (strcmp(name, "__metadata__") == 0) continue;
-    const enum tool_status status =
+    enum tool_status status =
         read_tensor(file, data_start, name, entry,
                     &file->tensors[file->num_tensors], error);
+    if (status == tool_ok) {
+      file->num_tensors++;
+      continue;
+    }
+    status = tool_problems_take(problems, status, error);
     if (status != tool_ok) return status;
-    file->num_tensors++;
   }
-  return tool_ok;
+  return copy_names(file, error);
 }
 
 static int compare_places(const void* left, const void* right) {
@@ -248,6 +266,7 @@ static int compare_names(const void* left, const void* right) {
 
 /* An empty tensor overlaps nothing, wherever it lies. */
 static enum tool_status check_overlap(struct tool_safetensors* file,
+                                      struct tool_problems* problems,
                                       struct tool_error* error) {
   qsort(file->tensors, file->num_tensors, sizeof(*file->tensors),
         compare_places);
@@ -256,42 +275,100 @@ static enum tool_status check_overlap(struct tool_safetensors* file,
     const struct tool_tensor* tensor = &file->tensors[i];
     if (tensor->bytes == 0) continue;
     if (last != NULL && tensor->data < last->data + last->bytes) {
-      return tool_fail(error,
-                       "cannot load %s: tensor %s: expected bytes of its own, "
-                       "found an overlap with tensor %s",
-                       file->path, tensor->name, last->name);
+      const enum tool_status status = tool_problems_take(
+          problems,
+          tool_fail(error,
+                    "cannot load %s: tensor %s: expected bytes of its own, "
+                    "found an overlap with tensor %s",
+                    file->path, tensor->name, last->name),
+          error);
+      if (status != tool_ok) return status;
     }
-    last = tensor;
+    if (last == NULL ||
+        tensor->data + tensor->bytes > last->data + last->bytes) {
+      last = tensor;
+    }
+  }
+  return tool_ok;
+}
+
+/* Everything after the map. */
+static enum tool_status read_file(struct tool_safetensors* file,
+                                  struct tool_problems* problems,
+                                  struct tool_error* error) {
+  uint64_t data_start = 0;
+  json_t* header = NULL;
+  enum tool_status status = parse_header(file, &header, &data_start, error);
+  if (status != tool_ok) return status;
+  file->metadata = json_incref(json_object_get(header, "__metadata__"));
+  status = read_tensors(file, header, data_start, problems, error);
+  json_decref(header);
+  if (status == tool_ok) status = check_overlap(file, problems, error);
+  if (status != tool_ok) return status;
+  qsort(file->tensors, file->num_tensors, sizeof(*file->tensors),
+        compare_names);
+  return tool_ok;
+}
+
+/* Give the file to the caller, or close it. */
+static enum tool_status finish(enum tool_status status,
+                               struct tool_safetensors* file,
+                               struct tool_safetensors* file_out) {
+  if (status != tool_ok) {
+    tool_safetensors_close(file);
+    return status;
+  }
+  *file_out = *file;
+  for (size_t i = 0; i < file_out->num_tensors; i++) {
+    file_out->tensors[i].file = file_out;
   }
   return tool_ok;
 }
 
 enum tool_status tool_safetensors_open(const char* path,
+                                       struct tool_problems* problems,
                                        struct tool_safetensors* file_out,
                                        struct tool_error* error) {
-  struct tool_safetensors file = {.path = path};
-  size_t data_start = 0;
+  struct tool_safetensors file = {.path = path, .descriptor = -1};
   enum tool_status status = map_file(path, &file, error);
-  if (status != tool_ok) goto close_file;
-  status = parse_header(&file, &data_start, error);
-  if (status != tool_ok) goto close_file;
-  status = read_tensors(&file, data_start, error);
-  if (status != tool_ok) goto close_file;
-  status = check_overlap(&file, error);
-  if (status != tool_ok) goto close_file;
-  qsort(file.tensors, file.num_tensors, sizeof(*file.tensors), compare_names);
-  *file_out = file;
-  file = (struct tool_safetensors){.path = path}; /* handed over */
-close_file:
-  tool_safetensors_close(&file);
-  return status;
+  if (status == tool_ok) status = read_file(&file, problems, error);
+  return finish(status, &file, file_out);
+}
+
+enum tool_status tool_safetensors_read(const char* path, const void* bytes,
+                                       uint64_t size,
+                                       struct tool_problems* problems,
+                                       struct tool_safetensors* file_out,
+                                       struct tool_error* error) {
+  struct tool_safetensors file = {
+      .path = path, .map = bytes, .map_bytes = size, .descriptor = -1};
+  return finish(read_file(&file, problems, error), &file, file_out);
 }
 
 void tool_safetensors_close(struct tool_safetensors* file) {
   free(file->tensors);
-  json_decref(file->header);
-  if (file->map != NULL) munmap(file->map, file->map_bytes);
-  *file = (struct tool_safetensors){.path = file->path};
+  free(file->names);
+  json_decref(file->metadata);
+  if (file->descriptor >= 0) {
+    if (file->map != NULL) munmap((void*)file->map, (size_t)file->map_bytes);
+    close(file->descriptor);
+  }
+  *file = (struct tool_safetensors){.path = file->path, .descriptor = -1};
+}
+
+enum tool_status tool_tensor_check(const struct tool_tensor* tensor,
+                                   struct tool_error* error) {
+  const struct tool_safetensors* file = tensor->file;
+  if (file->descriptor < 0) return tool_ok;
+  struct stat about;
+  if (fstat(file->descriptor, &about) == 0 &&
+      (uint64_t)about.st_size >= file->map_bytes) {
+    return tool_ok;
+  }
+  return tool_fail(error,
+                   "cannot load %s: tensor %s: expected the file to keep its "
+                   "%" PRIu64 " bytes, found it shorter while it was read",
+                   file->path, tensor->name, file->map_bytes);
 }
 
 const struct tool_tensor* tool_safetensors_find(
@@ -303,6 +380,5 @@ const struct tool_tensor* tool_safetensors_find(
 
 const char* tool_safetensors_metadata(const struct tool_safetensors* file,
                                       const char* key) {
-  const json_t* metadata = json_object_get(file->header, "__metadata__");
-  return json_string_value(json_object_get(metadata, key));
+  return json_string_value(json_object_get(file->metadata, key));
 }

@@ -4,8 +4,13 @@
  *   {"__metadata__": {key: string},
  *    name: {"dtype": "BF16", "shape": [2, 3], "data_offsets": [0, 12]}, ...}
  *
- * The data is never read here: the memory beyond the map is that of the header
- * and of one struct per tensor. */
+ * The data is never read here: the memory beyond the map is one struct and the
+ * name of each tensor.
+ *
+ * A file that is truncated while it is mapped cannot be read past its new end:
+ * the kernel sends SIGBUS. tool_tensor_check looks at the size again before
+ * a tensor is read, which leaves the time that reading it takes; for that the
+ * program has a handler that says one sentence (main.c). */
 
 #ifndef MOEPLAN_TOOLS_SAFETENSORS_H_
 #define MOEPLAN_TOOLS_SAFETENSORS_H_
@@ -13,6 +18,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "tools/problems.h"
 #include "tools/tool_error.h"
 
 /* X(name, text in the header, bits of an element) */
@@ -50,8 +56,11 @@ uint32_t tool_dtype_bits(enum tool_dtype dtype);
 
 enum { TOOL_MAX_RANK = 8, TOOL_SHAPE_TEXT = 192 };
 
+struct tool_safetensors;
+
 struct tool_tensor {
-  const char* name; /* owned by the file's header */
+  const char* name;                    /* owned by the file */
+  const struct tool_safetensors* file; /* where it lies */
   enum tool_dtype dtype;
   uint32_t rank;
   uint64_t shape[TOOL_MAX_RANK];
@@ -61,22 +70,38 @@ struct tool_tensor {
 
 struct json_t;
 
+/* Must not move while it is open: its tensors point to it. */
 struct tool_safetensors {
   const char* path; /* the caller's string */
-  void* map;
-  size_t map_bytes;
-  struct json_t* header;
+  const uint8_t* map;
+  uint64_t map_bytes;
+  int descriptor; /* -1: bytes in the caller's memory */
+  struct json_t* metadata;
+  char* names;
   struct tool_tensor* tensors; /* ascending by name */
   size_t num_tensors;
 };
 
 /* Map the file at `path`, which must outlive the result, and check all of the
  * header: lengths, dtypes, offsets within the file, bytes == shape x dtype, no
- * overlap, no name twice. Unused bytes between tensors are allowed. */
+ * overlap, no name twice. Unused bytes between tensors are allowed. With a list
+ * of `problems` (or NULL) faulty tensors are left out and listed. */
 enum tool_status tool_safetensors_open(const char* path,
+                                       struct tool_problems* problems,
+                                       struct tool_safetensors* file_out,
+                                       struct tool_error* error);
+
+/* The same over bytes in memory, which must outlive the result. */
+enum tool_status tool_safetensors_read(const char* path, const void* bytes,
+                                       uint64_t size,
+                                       struct tool_problems* problems,
                                        struct tool_safetensors* file_out,
                                        struct tool_error* error);
 void tool_safetensors_close(struct tool_safetensors* file);
+
+/* Is the file still long enough for the tensor's bytes? Ask before each read. */
+enum tool_status tool_tensor_check(const struct tool_tensor* tensor,
+                                   struct tool_error* error);
 
 /* NULL if there is none. */
 const struct tool_tensor* tool_safetensors_find(

@@ -26,12 +26,12 @@ enum tool_status tool_session_check(const struct tool_session* session,
 
 enum tool_status tool_session_open(struct tool_session* session,
                                    const struct tool_args* args,
-                                   const struct tool_site* site,
+                                   const struct moeplan_config* site_config,
                                    uint32_t max_rows,
                                    struct tool_error* error) {
   *session = (struct tool_session){
       .args = args, .error = error, .options = MOEPLAN_OPTIONS_INIT};
-  struct moeplan_config config = site->config;
+  struct moeplan_config config = *site_config;
   config.max_rows = max_rows;
   struct moeplan_hooks hooks = MOEPLAN_HOOKS_INIT;
   hooks.context = session;

@@ -7,7 +7,6 @@
 #include <moeplan.h>
 
 #include "tools/args.h"
-#include "tools/site.h"
 #include "tools/tool_error.h"
 
 struct tool_session {
@@ -20,7 +19,7 @@ struct tool_session {
 /* The session must not move: the library's log hook points to it. */
 enum tool_status tool_session_open(struct tool_session* session,
                                    const struct tool_args* args,
-                                   const struct tool_site* site,
+                                   const struct moeplan_config* site_config,
                                    uint32_t max_rows, struct tool_error* error);
 void tool_session_close(struct tool_session* session);
 

@@ -16,11 +16,20 @@ struct tool_error {
   char text[6144]; /* a path of PATH_MAX bytes and the rule */
 };
 
-/* Write the sentence as printf does and return tool_failed or tool_usage.
- * Control characters, which names in a file may hold, become '?'. */
-enum tool_status tool_fail(struct tool_error* error, const char* format, ...)
+/* Write the sentence as printf does, unless there is one. Control characters,
+ * which names in a file may hold, become '?'. */
+void tool_error_write(struct tool_error* error, const char* format, ...)
     __attribute__((format(printf, 2, 3)));
-enum tool_status tool_refuse(struct tool_error* error, const char* format, ...)
-    __attribute__((format(printf, 2, 3)));
+
+static inline enum tool_status tool_status_of(enum tool_status status) {
+  return status;
+}
+
+/* Write the sentence and return tool_failed or tool_usage. Macros, so that
+ * whoever reads a caller, a static analyzer too, sees that it fails. */
+#define tool_fail(error, ...) \
+  (tool_error_write(error, __VA_ARGS__), tool_status_of(tool_failed))
+#define tool_refuse(error, ...) \
+  (tool_error_write(error, __VA_ARGS__), tool_status_of(tool_usage))
 
 #endif /* MOEPLAN_TOOLS_TOOL_ERROR_H_ */

@@ -69,15 +69,20 @@ def c_tests():
             ],
         )
 
-def fuzzers():
-    """A libFuzzer program for each fuzz/*_fuzz.cc; needs --config=fuzz."""
+def fuzzers(deps):
+    """A libFuzzer program for each fuzz/*_fuzz.cc; needs --config=fuzz.
+
+    Args:
+      deps: program name -> what it links in place of //:internal.
+    """
     for source in native.glob(["fuzz/*_fuzz.cc"], allow_empty = True):
+        name = source[len("fuzz/"):-len(".cc")]
         native.cc_binary(
-            name = source[len("fuzz/"):-len(".cc")],
+            name = name,
             testonly = True,
             srcs = [source],
             copts = CC_COPTS,
             linkopts = ["-fsanitize=fuzzer"],
             tags = ["manual"],
-            deps = ["//:internal"],
+            deps = deps.get(name, ["//:internal"]),
         )
