@@ -93,14 +93,25 @@ uint32_t Of(double value) {
 
 // ---- recorded -----------------------------------------------------------------
 
-TEST(StepRecords, SingleStepsAreThoseOfAnH200) {
-  const auto steps = Records<Step>("mma_step_sm90.bin");
-  ASSERT_EQ(steps.size(), 5632u);
-  for (size_t i = 0; i < steps.size(); i++) {
-    ASSERT_EQ(moep_float_bits(Sm90(steps[i].a, steps[i].b, steps[i].c)),
-              moep_float_bits(steps[i].d))
-        << "step " << i;
+// The bits of the `steps` records of a file.
+void ExpectSteps(const char* name, size_t steps) {
+  const std::vector<Step> records = Records<Step>(name);
+  ASSERT_EQ(records.size(), steps) << name;
+  for (size_t i = 0; i < records.size(); i++) {
+    ASSERT_EQ(moep_float_bits(Sm90(records[i].a, records[i].b, records[i].c)),
+              moep_float_bits(records[i].d))
+        << name << ", record " << i;
   }
+}
+
+TEST(StepRecords, SingleStepsAreThoseOfAnH200) {
+  ExpectSteps("mma_step_sm90.bin", 5632);
+}
+
+// Results around and below the least float32: what is below 2^-149 becomes +0,
+// and terms are cut as if the largest exponent were -133 at least.
+TEST(StepRecords, TinyResultsAreThoseOfAnH200) {
+  ExpectSteps("mma_tiny_sm90.bin", 12 + 2048);
 }
 
 TEST(StepRecords, OrderInsideTheSixteenDoesNotMatter) {

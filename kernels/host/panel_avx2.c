@@ -19,10 +19,7 @@
 
 #define AVX2 __attribute__((target("avx2"))) static inline
 
-enum {
-  ZERO_EXPONENT = -100000, /* of a zero operand */
-  LEAST_EXPONENT = -900,   /* below any real one; keeps the scales normal */
-};
+enum { ZERO_EXPONENT = -100000 }; /* of a zero operand */
 
 /* 128 operands of 8 weight rows, in step order. */
 struct weights {
@@ -209,8 +206,8 @@ AVX2 __m256 sums_as_float(const struct sums* s) {
 
 AVX2 void step(struct sums* s, const struct weights* w,
                const struct activations* x, uint32_t at) {
-  __m256i largest =
-      _mm256_max_epi32(s->exponents, _mm256_set1_epi32(LEAST_EXPONENT));
+  __m256i largest = _mm256_max_epi32(
+      s->exponents, _mm256_set1_epi32(moep_step_sm90.least_exponent));
   for (uint32_t i = at; i < at + MOEP_STEP_K; i++) {
     const __m256i we =
         _mm256_loadu_si256((const __m256i*)(const void*)w->exponent[i]);

@@ -6,7 +6,7 @@
 #include "kernels/scalar.h"
 
 /* Measured on an H200; sm_80, 89, 100 and 120 have other widths, not known. */
-const struct moep_step_model moep_step_sm90 = {90, 25};
+const struct moep_step_model moep_step_sm90 = {90, 25, -133};
 
 enum {
   PRODUCT_FRACTION_BITS = 14,
@@ -54,8 +54,9 @@ static float float_from_sum(int64_t sum, int32_t exponent,
     drop += 1 - field;
     field = 0;
   }
-  if (drop > 63) return moep_float_from_bits(sign);
+  if (drop > 63) return 0.0f;
   magnitude = drop >= 0 ? magnitude >> drop : magnitude << -drop;
+  if (magnitude == 0) return 0.0f; /* below 2^-149: +0, whatever its sign */
   return moep_float_from_bits(sign | (uint32_t)field << 23 |
                               ((uint32_t)magnitude & 0x7FFFFF));
 }
@@ -89,7 +90,9 @@ float moep_step(const struct moep_step_model* model, const uint16_t* a,
 
   struct term terms[MOEP_STEP_K];
   const struct term start = term_from_bits(moep_float_bits(c));
-  int32_t largest = start.exponent;
+  int32_t largest = start.exponent > model->least_exponent
+                        ? start.exponent
+                        : model->least_exponent;
   for (int i = 0; i < MOEP_STEP_K; i++) {
     /* bf16 bits are the upper half of float32 bits: 7 of 23 fraction bits. */
     const struct term x = term_from_bits((uint32_t)a[i] << 16);
@@ -99,7 +102,6 @@ float moep_step(const struct moep_step_model* model, const uint16_t* a,
         terms[i].significand == 0 ? NO_EXPONENT : x.exponent + y.exponent;
     if (terms[i].exponent > largest) largest = terms[i].exponent;
   }
-  if (largest == NO_EXPONENT) return 0.0f;
 
   const int32_t bits = (int32_t)model->fraction_bits;
   int64_t sum =

@@ -11,6 +11,7 @@
 struct moep_step_model {
   uint32_t sm;            /* compute capability x 10 */
   uint32_t fraction_bits; /* that terms keep below the largest exponent */
+  int32_t least_exponent; /* the largest exponent counts as this at least */
 };
 
 /* The row whose bits the host device gives. */
