@@ -100,14 +100,24 @@ struct moep_route_args {
   struct moep_trace trace;
 };
 
-/* h[slot] = swiglu(expert.gate x, expert.up x), in p order, zero-padded. */
+/* h[slot] = swiglu(expert.gate x, expert.up x), zero-padded. On the host in p
+ * order; the CUDA kernels of a group, which alone read what they wrote, keep
+ * each block of 128 in lane order (nvfp4_gemv.cuh). */
 struct moep_expert_up_args {
   struct moep_x x;
   const struct moep_site_table* site;
-  uint16_t* h; /* [S, Ip] bf16 in p order */
+  uint16_t* h; /* [S, Ip] bf16 */
   uint32_t hidden, inter;
   float limit;
   struct moep_tap tap;
+};
+
+/* What a CUDA block of a group needs besides its rows of x (each padded_k(hidden)
+ * * 2 + 64 bytes) in shared memory, with half of the warps that it would like.
+ * The planner narrows groups of wide sites until the rest fits. */
+enum {
+  MOEP_GROUP_SHARED_BYTES = 122 * 1024,
+  MOEP_GROUP_ROW_BYTES = 64, /* behind each row of x */
 };
 
 struct moep_union_table {
@@ -125,10 +135,11 @@ struct moep_route_up_args {
 /* y[r] = sum_j w[j] bf16(expert.down h[slot]) + ffn.down ffn_h[r]. */
 struct moep_down_combine_args {
   struct moep_rows rows;
+  struct moep_route_args route; /* to route again instead of waiting for ids */
   const struct moep_site_table* site;
   const int32_t* ids;            /* [R, topk] */
   const float* weights;          /* [R, topk] */
-  const uint16_t* h;             /* [S, Ip] bf16 in p order */
+  const uint16_t* h;             /* [S, Ip] bf16, as expert_up wrote it */
   const uint16_t* ffn_h;         /* [R, W] bf16; unused when width is 0 */
   struct moep_union_table table; /* union_down only */
   struct moep_y y;

@@ -45,19 +45,20 @@ __device__ __forceinline__ Step load_step(const Chain& chain, uint32_t step) {
   return {{low.x, high.x, low.y, high.y}, {b.x, b.y}};
 }
 
-// The chain from +0, kStepsAhead loads ahead of the tensor core.
+// The chain from +0, kAhead loads ahead of the tensor core.
+template <uint32_t kAhead = kStepsAhead>
 __device__ __forceinline__ float4 run_chain(const Chain& chain) {
   float sum[4] = {0.0f, 0.0f, 0.0f, 0.0f};
-  Step ring[kStepsAhead];
+  Step ring[kAhead];
 #pragma unroll
-  for (uint32_t i = 0; i < kStepsAhead; i++) {
+  for (uint32_t i = 0; i < kAhead; i++) {
     ring[i] = Step{};
     if (i < chain.steps) ring[i] = load_step(chain, i);
   }
-  for (uint32_t first = 0; first < chain.steps; first += kStepsAhead) {
+  for (uint32_t first = 0; first < chain.steps; first += kAhead) {
 #pragma unroll
-    for (uint32_t i = 0; i < kStepsAhead; i++) {
-      const uint32_t ahead = first + i + kStepsAhead;
+    for (uint32_t i = 0; i < kAhead; i++) {
+      const uint32_t ahead = first + i + kAhead;
       if (first + i < chain.steps) mma_m16n8k16_bf16(sum, ring[i].a, ring[i].b);
       if (ahead < chain.steps) ring[i] = load_step(chain, ahead);
     }

@@ -17,6 +17,7 @@ struct moep_launch {
   uint32_t grid[2]; /* blocks; host: pieces of work, for printing */
   uint32_t threads; /* host: worker threads at most; CUDA: chosen by kernel */
   uint32_t pdl;     /* CUDA: programmatic dependent launch */
+  uint32_t shared_bytes; /* CUDA: most shared memory that a block may have */
 };
 
 /* Operations. X(name, argument struct). */
@@ -65,8 +66,8 @@ typedef cudaError_t (*moep_load_fn)(void);
                    const struct moep_launch* launch, cudaStream_t stream);
 #define MOEP_HOST_KERNEL(op, dtype, block_n) \
   MOEP_LAUNCHER(moep_##op##_##dtype##_host)
-#define MOEP_CUDA_KERNEL(op, dtype, arch, min_sm, block_n) \
-  MOEP_LAUNCHER(moep_##op##_##dtype##_##arch)              \
+#define MOEP_CUDA_KERNEL(op, dtype, arch, min_sm, block_n, blocks) \
+  MOEP_LAUNCHER(moep_##op##_##dtype##_##arch)                      \
   cudaError_t moep_##op##_##dtype##_##arch##_load(void);
 #include "kernels/kernels.inc"
 #undef MOEP_HOST_KERNEL

@@ -11,7 +11,7 @@ namespace moep {
 
 // block_n<op>_<dtype>_<arch>: the columns of a block, as kernels.inc has them.
 #define MOEP_HOST_KERNEL(op, dtype, block_n)
-#define MOEP_CUDA_KERNEL(op, dtype, arch, min_sm, block_n) \
+#define MOEP_CUDA_KERNEL(op, dtype, arch, min_sm, block_n, blocks) \
   constexpr uint32_t block_n_##op##_##dtype##_##arch = block_n;
 #include "kernels/kernels.inc"
 #undef MOEP_HOST_KERNEL
@@ -36,12 +36,23 @@ cudaError_t launch(void (*kernel)(Args), const Args& args,
   return cudaLaunchKernelEx(&config, kernel, args);
 }
 
-// Make the driver load the kernel's code now, not at its first launch.
+// Make the driver load the kernel's code now, not at its first launch, and let
+// its blocks have all the shared memory that the current device gives one.
 template <typename Args>
 cudaError_t load(void (*kernel)(Args)) {
+  const void* symbol = reinterpret_cast<const void*>(kernel);
   cudaFuncAttributes attributes;
-  return cudaFuncGetAttributes(&attributes,
-                               reinterpret_cast<const void*>(kernel));
+  cudaError_t error = cudaFuncGetAttributes(&attributes, symbol);
+  int device = 0, bytes = 0;
+  if (error == cudaSuccess) error = cudaGetDevice(&device);
+  if (error == cudaSuccess) {
+    error = cudaDeviceGetAttribute(
+        &bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+  }
+  if (error != cudaSuccess) return error;
+  return cudaFuncSetAttribute(
+      symbol, cudaFuncAttributeMaxDynamicSharedMemorySize,
+      bytes - static_cast<int>(attributes.sharedSizeBytes));
 }
 
 }  // namespace moep

@@ -34,6 +34,72 @@ ld_global_nc_no_allocate_v2(const void* address) {
   return value;
 }
 
+// 16 bytes of the same kind.
+__device__ __forceinline__ uint4
+ld_global_nc_no_allocate_v4(const void* address) {
+  uint4 value;
+  asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
+               : "l"(address));
+  return value;
+}
+
+// Scale codes: neighbours in the same sector follow soon.
+__device__ __forceinline__ uint32_t ld_global_nc_u16(const void* address) {
+  uint16_t value;
+  asm volatile("ld.global.nc.u16 %0, [%1];" : "=h"(value) : "l"(address));
+  return value;
+}
+__device__ __forceinline__ uint32_t ld_global_nc_u8(const void* address) {
+  uint32_t value;
+  asm volatile("ld.global.nc.u8 %0, [%1];" : "=r"(value) : "l"(address));
+  return value;
+}
+
+// Asynchronous copies into shared memory, past the L1, in groups. Addresses of
+// shared memory are 32-bit.
+__device__ __forceinline__ void cp_async_16(uint32_t shared,
+                                            const void* global) {
+  asm volatile(
+      "cp.async.cg.shared.global.L2::256B [%0], [%1], 16;" ::"r"(shared),
+      "l"(global)
+      : "memory");
+}
+__device__ __forceinline__ void cp_async_commit_group() {
+  asm volatile("cp.async.commit_group;" ::: "memory");
+}
+template <int kPending>
+__device__ __forceinline__ void cp_async_wait_group() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
+}
+
+__device__ __forceinline__ uint32_t shared_address(const void* pointer) {
+  return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
+}
+__device__ __forceinline__ uint4 ld_shared_v4(uint32_t address) {
+  uint4 value;
+  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
+               : "r"(address));
+  return value;
+}
+__device__ __forceinline__ uint2 ld_shared_v2(uint32_t address) {
+  uint2 value;
+  asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];"
+               : "=r"(value.x), "=r"(value.y)
+               : "r"(address));
+  return value;
+}
+__device__ __forceinline__ uint32_t ld_shared_u16(uint32_t address) {
+  uint16_t value;
+  asm volatile("ld.shared.u16 %0, [%1];" : "=h"(value) : "r"(address));
+  return value;
+}
+
+__device__ __forceinline__ void prefetch_global_l2(const void* address) {
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(address));
+}
+
 // a b + c on two bf16, each rounded once.
 __device__ __forceinline__ uint32_t fma_rn_bf16x2(uint32_t a, uint32_t b,
                                                   uint32_t c) {
@@ -42,14 +108,16 @@ __device__ __forceinline__ uint32_t fma_rn_bf16x2(uint32_t a, uint32_t b,
   return d;
 }
 
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-// a b on two bf16.
+// a b on two bf16, each rounded once; the same bits by either instruction.
 __device__ __forceinline__ uint32_t mul_bf16x2(uint32_t a, uint32_t b) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   uint32_t d;
   asm("mul.bf16x2 %0, %1, %2;" : "=r"(d) : "r"(a), "r"(b));
   return d;
-}
+#else
+  return fma_rn_bf16x2(a, b, 0x80008000u);
 #endif
+}
 
 // Returns when the nodes before this one are complete and their writes can be
 // seen. Nothing of theirs is read and nothing is written earlier. Below sm_90

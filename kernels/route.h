@@ -26,23 +26,11 @@ MOEP_INLINE float moep_ladder(const struct moep_route_rule* rule, float value) {
   return rule->ladder != 0 ? moep_bf16_round(value) : value;
 }
 
-/* What softmax subtracts and divides by, over the row's experts in order. */
+/* What softmax subtracts and divides by. */
 struct moep_softmax {
-  float maximum;
-  float sum;
+  float maximum; /* NaN if the first logit is; other NaN are passed over */
+  float sum;     /* of e(logit - maximum), in expert order */
 };
-
-MOEP_INLINE struct moep_softmax moep_softmax_row(const float* logits,
-                                                 uint32_t experts) {
-  struct moep_softmax row = {logits[0], 0.0f};
-  for (uint32_t e = 1; e < experts; e++) {
-    if (logits[e] > row.maximum) row.maximum = logits[e];
-  }
-  for (uint32_t e = 0; e < experts; e++) {
-    row.sum = row.sum + moep_exp(logits[e] - row.maximum);
-  }
-  return row;
-}
 
 /* s[e]. `row` is read by softmax only. */
 MOEP_INLINE float moep_score(const struct moep_route_rule* rule, float logit,
@@ -66,21 +54,21 @@ MOEP_INLINE bool moep_selected_before(float key_a, uint32_t expert_a,
   return key_a > key_b || (key_a == key_b && expert_a < expert_b);
 }
 
-/* weights[0..topk): in the selected experts' scores, out w. Serial. */
-MOEP_INLINE void moep_route_weights(const struct moep_route_rule* rule,
-                                    float* weights) {
+/* What norm_topk_prob divides by: the selected scores, added in slot order. */
+MOEP_INLINE float moep_route_sum(const struct moep_route_rule* rule,
+                                 const float* scores) {
   float sum = 0.0f;
-  if (rule->norm_topk != 0) {
-    for (uint32_t j = 0; j < rule->topk; j++) {
-      sum = moep_ladder(rule, sum + weights[j]);
-    }
-    sum = sum + 1e-20f;
-  }
   for (uint32_t j = 0; j < rule->topk; j++) {
-    float w = weights[j];
-    if (rule->norm_topk != 0) w = moep_ladder(rule, w / sum);
-    weights[j] = moep_f32_stored(moep_ladder(rule, w * rule->scale));
+    sum = moep_ladder(rule, sum + scores[j]);
   }
+  return sum + 1e-20f;
+}
+
+/* w of one slot; `sum` is read with norm_topk_prob only. */
+MOEP_INLINE float moep_route_weight(const struct moep_route_rule* rule,
+                                    float score, float sum) {
+  const float w = rule->norm_topk != 0 ? moep_ladder(rule, score / sum) : score;
+  return moep_f32_stored(moep_ladder(rule, w * rule->scale));
 }
 
 /* Rows of `total` that are alive: *live_rows clamped, or all. */

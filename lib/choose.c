@@ -54,7 +54,9 @@ uint32_t moep_union_cap(const struct moep_dims* dims,
   const uint32_t by_ids = MOEP_UNION_ENTRIES / dims->topk;
   const uint32_t cap =
       options->row_batch_max == 0 ? MOEP_UNION_ROWS : options->row_batch_max;
-  return cap < by_ids ? cap : by_ids;
+  const uint32_t narrow = cap < by_ids ? cap : by_ids;
+  const uint32_t by_device = dims->group_rows == 0 ? 1 : dims->group_rows;
+  return narrow < by_device ? narrow : by_device;
 }
 
 /* Rows over union groups; a group of one row sends the whole plan per row. */

@@ -32,7 +32,8 @@ const struct moep_tile* moep_tile_choose(const struct moep_dims* dims,
                                          const struct moeplan_options* options,
                                          enum moeplan_recipe recipe);
 
-/* Widest union group: the lever's cap, and at most 64 ids a group. */
+/* Widest union group: the lever's cap, at most 64 ids a group, and what the
+ * device's kernels take. At least 1. */
 uint32_t moep_union_cap(const struct moep_dims* dims,
                         const struct moeplan_options* options);
 

@@ -184,6 +184,14 @@ static void fill_grid(const struct moeplan_plan* plan, const struct cost* cost,
                       struct moep_node* node) {
   const uint32_t block_n = node->kernel->block_n;
   const uint64_t limit = block_limit(plan);
+  if (node->kernel->blocks != 0) {
+    const uint32_t all = plan->planner->device.sm_count;
+    const uint32_t sms = plan->options.sm_limit;
+    node->launch.grid[0] =
+        node->kernel->blocks * (sms != 0 && sms < all ? sms : all);
+    node->launch.grid[1] = 1;
+    return;
+  }
   /* Nothing may be left to do (no expert is local), but no grid is empty. */
   const uint64_t entries = at_least_1(cost->entries);
   if (block_n == 0) {

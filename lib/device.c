@@ -20,13 +20,18 @@ static const struct {
 /* Devices to plan for without having them. Rates that are 0 here come from the
  * table above if the model is there, and are not known otherwise. */
 static const struct moep_device described[] = {
-    {.name = "plan:h200", .model = "NVIDIA H200", .sm = 90, .sm_count = 132},
+    {.name = "plan:h200",
+     .model = "NVIDIA H200",
+     .sm = 90,
+     .sm_count = 132,
+     .shared_bytes = 227 * 1024},
     /* NVIDIA H100 Tensor Core GPU datasheet, SXM: 3.35 TB/s, 989 TFLOP/s dense
      * bf16 (1,979 with sparsity). */
     {.name = "plan:h100",
      .model = "NVIDIA H100 SXM",
      .sm = 90,
      .sm_count = 132,
+     .shared_bytes = 227 * 1024,
      .bytes_per_second = 3.35e12,
      .flop_per_second = 989e12,
      .datasheet = true},
@@ -36,6 +41,7 @@ static const struct moep_device described[] = {
      .model = "NVIDIA GB10",
      .sm = 121,
      .sm_count = 48,
+     .shared_bytes = 99 * 1024,
      .bytes_per_second = 273e9,
      .datasheet = true},
 };
@@ -78,6 +84,7 @@ static enum moeplan_status read_cuda(int ordinal,
   device->ordinal = ordinal;
   device->sm = (uint32_t)(properties.major * 10 + properties.minor);
   device->sm_count = (uint32_t)properties.multiProcessorCount;
+  device->shared_bytes = (uint32_t)properties.sharedMemPerBlockOptin;
   snprintf(device->model, sizeof(device->model), "%.63s", properties.name);
   moep_device_rates(device);
   return moeplan_status_success;

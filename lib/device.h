@@ -11,6 +11,7 @@ struct moep_device {
   int ordinal;    /* -1: the host, or a device that need not be there */
   uint32_t sm;    /* compute capability x 10; 0: the host */
   uint32_t sm_count;
+  uint32_t shared_bytes;   /* that one block may have; 0: the host */
   double bytes_per_second; /* streaming read; 0: not known */
   double flop_per_second;  /* bf16, dense; 0: not known */
   bool datasheet;          /* the rates are the vendor's, not measured */

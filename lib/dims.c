@@ -2,6 +2,8 @@
 
 #include <math.h>
 
+#include "kernels/union.h"
+
 static enum moeplan_status check_width(const struct moeplan_hooks* hooks,
                                        const char* name, uint32_t width) {
   if (width == 0 || width > MOEP_MAX_WIDTH ||
@@ -145,6 +147,7 @@ enum moeplan_status moep_dims_read(const struct moeplan_config* config,
       .hidden = config->hidden_size,
       .width = config->dense_local_intermediate,
       .max_rows = config->max_rows,
+      .group_rows = MOEP_UNION_ROWS,
       .limit = config->swiglu_limit,
   };
   if (config->kind == moeplan_site_routed) {

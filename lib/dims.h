@@ -21,7 +21,8 @@ struct moep_dims {
   uint32_t
       width; /* local width of the shared expert or the dense FFN; 0: none */
   uint32_t max_rows;
-  float limit; /* +infinity: none */
+  uint32_t group_rows; /* widest union group that the device's kernels take */
+  float limit;         /* +infinity: none */
   struct moep_route_rule rule;
 };
 

@@ -140,6 +140,7 @@ static void fill_route_up(const struct source* s, union moep_args* args) {
 static void fill_down_combine(const struct source* s, union moep_args* args) {
   args->down_combine = (struct moep_down_combine_args){
       .rows = rows_of(s),
+      .route = route_of(s),
       .site = s->binding->site,
       .ids = at(s, moep_buffer_topk_ids),
       .weights = at(s, moep_buffer_topk_weights),

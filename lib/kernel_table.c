@@ -1,20 +1,18 @@
 #include "lib/kernel_table.h"
 
+/* clang-format off */
 const struct moep_kernel moep_kernels[] = {
-#define MOEP_HOST_KERNEL(op, dtype, block_n)                 \
-  {"moep_" #op "_" #dtype "_host", moep_op_##op, 0, block_n, \
-   moep_##op##_##dtype##_host,     NULL},
-#define MOEP_CUDA_KERNEL(op, dtype, arch, min_sm, block_n) \
-  {"moep_" #op "_" #dtype "_" #arch,                       \
-   moep_op_##op,                                           \
-   min_sm,                                                 \
-   block_n,                                                \
-   moep_##op##_##dtype##_##arch,                           \
-   moep_##op##_##dtype##_##arch##_load},
+#define MOEP_HOST_KERNEL(op, dtype, block_n)                       \
+  {"moep_" #op "_" #dtype "_host", moep_op_##op, 0, block_n, 0,    \
+   moep_##op##_##dtype##_host, NULL},
+#define MOEP_CUDA_KERNEL(op, dtype, arch, min_sm, block_n, blocks)            \
+  {"moep_" #op "_" #dtype "_" #arch, moep_op_##op, min_sm, block_n, blocks,   \
+   moep_##op##_##dtype##_##arch, moep_##op##_##dtype##_##arch##_load},
 #include "kernels/kernels.inc"
 #undef MOEP_HOST_KERNEL
 #undef MOEP_CUDA_KERNEL
 };
+/* clang-format on */
 
 const size_t moep_kernel_count = sizeof(moep_kernels) / sizeof(*moep_kernels);
 

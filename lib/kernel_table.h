@@ -11,6 +11,7 @@ struct moep_kernel {
   enum moep_op op;
   uint32_t min_sm;  /* 0: the host */
   uint32_t block_n; /* output columns of a block; 0: the grid is over rows */
+  uint32_t blocks;  /* per SM of a persistent grid; 0: none */
   moep_launch_fn launch;
   moep_load_fn load; /* NULL on the host */
 };

@@ -27,7 +27,13 @@ static uint32_t part_cap(const struct moep_recipe* recipe,
   return 0;
 }
 
-/* A forced recipe has to fit the site and the rows. */
+/* Whether the recipe is made of union groups, of one row or more. */
+static bool is_grouped(const struct moep_recipe* recipe) {
+  return recipe->kind == moeplan_site_routed &&
+         recipe->id != moeplan_recipe_prefill;
+}
+
+/* A recipe has to fit the site, the rows and the device. */
 static enum moeplan_status check_recipe(const struct moeplan_planner* planner,
                                         const struct moep_recipe* recipe,
                                         uint32_t rows,
@@ -39,6 +45,13 @@ static enum moeplan_status check_recipe(const struct moeplan_planner* planner,
         "cannot plan recipe %s for a %s site: it is for %s sites", recipe->name,
         dims->kind == moeplan_site_dense ? "dense" : "routed",
         recipe->kind == moeplan_site_dense ? "dense" : "routed");
+  }
+  if (is_grouped(recipe) && dims->group_rows == 0) {
+    return MOEP_REFUSE(&planner->hooks, unsupported_device,
+                       "cannot plan recipe %s on %s: a row of hidden_size %u "
+                       "does not fit its %u bytes of shared memory per block",
+                       recipe->name, planner->device.name, dims->hidden,
+                       planner->device.shared_bytes);
   }
   if (recipe->id == moeplan_recipe_decode && rows != 1) {
     return MOEP_REFUSE(&planner->hooks, unsupported_option,
@@ -84,7 +97,8 @@ static enum moeplan_status fill_part(struct moeplan_plan* plan, uint32_t begin,
         .row_count = count,
         .launch = {.threads = host ? plan->options.sm_limit : 0,
                    .pdl = planner->device.sm >= MOEP_PDL_MIN_SM &&
-                          !plan->options.no_pdl},
+                          !plan->options.no_pdl,
+                   .shared_bytes = planner->device.shared_bytes},
     };
     moep_cost_fill(plan, nodes);
     nodes++;

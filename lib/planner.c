@@ -1,7 +1,19 @@
 #include "lib/planner.h"
 
+#include "kernels/args.h"
 #include "lib/check.h"
 #include "lib/kernel_table.h"
+
+/* Rows of x that fit beside the rest in a block's shared memory. */
+static uint32_t group_rows(const struct moep_device* device,
+                           const struct moep_dims* dims) {
+  if (moep_device_is_host(device)) return MOEP_UNION_ROWS;
+  if (device->shared_bytes < MOEP_GROUP_SHARED_BYTES) return 0;
+  const uint32_t rows =
+      (device->shared_bytes - MOEP_GROUP_SHARED_BYTES) /
+      (moep_padded_k(dims->hidden) * 2 + MOEP_GROUP_ROW_BYTES);
+  return rows < MOEP_UNION_ROWS ? rows : MOEP_UNION_ROWS;
+}
 
 enum moeplan_status moep_planner_create(const struct moeplan_config* config,
                                         const struct moep_device* device,
@@ -11,6 +23,7 @@ enum moeplan_status moep_planner_create(const struct moeplan_config* config,
   MOEP_TRY(moep_dims_read(config, hooks, &dims));
   struct moeplan_planner* planner = moep_allocate(hooks, sizeof(*planner));
   if (planner == NULL) return moeplan_status_out_of_memory;
+  dims.group_rows = group_rows(device, &dims);
   *planner = (struct moeplan_planner){
       .hooks = *hooks, .device = *device, .dims = dims};
   *planner_out = planner;

@@ -12,8 +12,8 @@ const struct moep_step moep_decode_steps[MOEP_GROUP_STEPS] = {
     {moep_op_route_up, moep_need_nothing, MOEP_X | MOEP_BUF(logits),
      MOEP_BUF(topk_ids) | MOEP_BUF(topk_weights) | MOEP_BUF(expert_h)},
     {moep_op_down_combine, moep_need_nothing,
-     MOEP_BUF(topk_ids) | MOEP_BUF(topk_weights) | MOEP_BUF(expert_h) |
-         MOEP_BUF(ffn_h),
+     MOEP_BUF(logits) | MOEP_BUF(topk_ids) | MOEP_BUF(topk_weights) |
+         MOEP_BUF(expert_h) | MOEP_BUF(ffn_h),
      MOEP_Y},
 };
 

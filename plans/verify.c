@@ -11,8 +11,9 @@ const struct moep_step moep_verify_steps[MOEP_GROUP_STEPS] = {
      MOEP_BUF(topk_ids) | MOEP_BUF(topk_weights) | MOEP_BUF(expert_h) |
          MOEP_BUF(union_eid) | MOEP_BUF(union_slot)},
     {moep_op_union_down, moep_need_nothing,
-     MOEP_BUF(topk_ids) | MOEP_BUF(topk_weights) | MOEP_BUF(expert_h) |
-         MOEP_BUF(ffn_h) | MOEP_BUF(union_eid) | MOEP_BUF(union_slot),
+     MOEP_BUF(logits) | MOEP_BUF(topk_ids) | MOEP_BUF(topk_weights) |
+         MOEP_BUF(expert_h) | MOEP_BUF(ffn_h) | MOEP_BUF(union_eid) |
+         MOEP_BUF(union_slot),
      MOEP_Y},
 };
 

@@ -44,7 +44,7 @@ class Ffn {
                    shape_.limit,  {}};
     args.ffn_up.tap.ffn_up = tap_up_.as<float>();
     moep_launch launch = {
-        {x != 0 ? x : moep_ceil_div(shape_.width, 8), groups}, 8, 0};
+        {x != 0 ? x : moep_ceil_div(shape_.width, 8), groups}, 8, 0, 0};
     EXPECT_EQ((on_host_ ? moep_ffn_up_bf16_host : moep_ffn_up_bf16_smxx)(
                   &args, &launch, nullptr),
               cudaSuccess);

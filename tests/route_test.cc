@@ -73,7 +73,7 @@ struct Router {
     if (capacity != 0) {
       route.trace = {ring_ids.data(), ring_weights.data(), &cursor, capacity};
     }
-    const moep_launch launch = {{1, 1}, 0, 0};
+    const moep_launch launch = {{1, 1}, 0, 0, 0};
     ASSERT_EQ(moep_route_f32_host(&args, &launch, nullptr), cudaSuccess);
   }
 

@@ -42,7 +42,7 @@ Sorted Sort(const std::vector<int32_t>& ids, uint32_t topk, uint32_t experts,
   args.sort_count.slots = slots;
   args.sort_count.topk = topk;
   args.sort_count.experts = experts;
-  const moep_launch launch = {{1, 1}, threads, 0};
+  const moep_launch launch = {{1, 1}, threads, 0, 0};
   EXPECT_EQ(moep_sort_count_i32_host(&args, &launch, nullptr), cudaSuccess);
   EXPECT_EQ(moep_sort_scan_i32_host(&args, &launch, nullptr), cudaSuccess);
   EXPECT_EQ(moep_sort_scatter_i32_host(&args, &launch, nullptr), cudaSuccess);

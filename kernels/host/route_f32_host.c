@@ -5,6 +5,17 @@
 #include "kernels/host/parallel.h"
 #include "kernels/kernels.h"
 
+static struct moep_softmax softmax_row(const float* logits, uint32_t experts) {
+  struct moep_softmax row = {logits[0], 0.0f};
+  for (uint32_t e = 1; e < experts; e++) {
+    if (logits[e] > row.maximum) row.maximum = logits[e];
+  }
+  for (uint32_t e = 0; e < experts; e++) {
+    row.sum = row.sum + moep_exp(logits[e] - row.maximum);
+  }
+  return row;
+}
+
 /* The topk best experts, by insertion into a short descending list. */
 static void select_experts(const struct moep_route_args* args,
                            const float* logits, int32_t* ids, float* scores) {
@@ -12,7 +23,7 @@ static void select_experts(const struct moep_route_args* args,
   const float* bias = args->site->bias;
   struct moep_softmax softmax = {0.0f, 0.0f};
   if (rule->scoring == moep_scoring_softmax) {
-    softmax = moep_softmax_row(logits, rule->experts);
+    softmax = softmax_row(logits, rule->experts);
   }
   float keys[MOEP_MAX_TOPK];
   uint32_t held = 0;
@@ -69,7 +80,10 @@ static void route_row(const void* context, uint32_t item) {
   } else {
     select_experts(args, args->logits + (uint64_t)row * args->rule.experts, ids,
                    weights);
-    moep_route_weights(&args->rule, weights);
+    const float sum = moep_route_sum(&args->rule, weights);
+    for (uint32_t j = 0; j < topk; j++) {
+      weights[j] = moep_route_weight(&args->rule, weights[j], sum);
+    }
   }
   if (args->trace.cursor == NULL) return;
   const uint64_t at = (*args->trace.cursor + item) % args->trace.capacity;

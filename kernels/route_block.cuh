@@ -1,0 +1,259 @@
+// Routing of one group of at most 8 rows by one block, into shared memory: top-k
+// and weights of each row (a warp a row), then the union of the rows' experts.
+// Every block of a node does this again; the logits come from the node before
+// or from further back.
+
+#ifndef MOEPLAN_KERNELS_ROUTE_BLOCK_CUH_
+#define MOEPLAN_KERNELS_ROUTE_BLOCK_CUH_
+
+#include "kernels/args.h"
+#include "kernels/ptx_sm80.cuh"
+
+namespace moep {
+
+struct RouteShared {
+  int32_t ids[MOEP_UNION_ENTRIES];    // [rows, topk]; -1: unfilled
+  float weights[MOEP_UNION_ENTRIES];  // [rows, topk]
+  uint8_t here[MOEP_UNION_ENTRIES];   // whether the slot's expert is local
+  uint32_t keys[MOEP_UNION_ENTRIES];  // of the union: id, occurrence in its row
+  uint32_t firsts[2];                 // bit: a slot that opens an entry
+  int32_t eid[MOEP_UNION_ENTRIES];    // of each entry
+  int32_t slot[MOEP_UNION_ENTRIES * MOEP_UNION_ROWS];
+  uint32_t used;  // entries
+  moep_softmax softmax[MOEP_UNION_ROWS];
+};
+
+// A float as an unsigned number of the same order; both zeros are one.
+__device__ __forceinline__ uint32_t ordered(float value) {
+  const uint32_t bits = __float_as_uint(value + 0.0f);
+  return (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
+}
+
+// Scores and selection keys of a group, [rows, experts] each, in shared memory.
+struct RouteScratch {
+  float* scores;
+  uint32_t* keys;
+};
+
+// One row's softmax, by one warp. e(logit - maximum) stays in scores.
+__device__ __forceinline__ moep_softmax softmax_row(const float* logits,
+                                                    uint32_t experts,
+                                                    float* scores) {
+  const uint32_t lane = threadIdx.x % 32;
+  float best = logits[0];
+  for (uint32_t e = lane; e < experts; e += 32) {
+    if (logits[e] > best) best = logits[e];
+  }
+  for (uint32_t apart = 16; apart > 0; apart /= 2) {
+    const float other = __shfl_xor_sync(~0u, best, apart);
+    if (other > best) best = other;
+  }
+  for (uint32_t e = lane; e < experts; e += 32) {
+    scores[e] = moep_exp(logits[e] - best);
+  }
+  __syncwarp();
+  float sum = 0.0f;
+  for (uint32_t e = 0; e < experts; e++) sum = __fadd_rn(sum, scores[e]);
+  return {best, sum};
+}
+
+// Scores and keys of every row that the router decides.
+__device__ __forceinline__ void score_block(const moep_route_args& args,
+                                            uint32_t rows,
+                                            const RouteScratch& scratch,
+                                            moep_softmax* softmax) {
+  const moep_route_rule& rule = args.rule;
+  const float* logits = args.logits + uint64_t{args.rows.begin} * rule.experts;
+  const float* bias = args.site->bias;
+  const uint32_t warp = threadIdx.x / 32;
+  if (rule.scoring == moep_scoring_softmax) {
+    for (uint32_t r = warp; r < rows; r += blockDim.x / 32) {
+      softmax[r] = softmax_row(logits + r * rule.experts, rule.experts,
+                               scratch.scores + r * rule.experts);
+    }
+    __syncthreads();
+  }
+  for (uint32_t i = threadIdx.x; i < rows * rule.experts; i += blockDim.x) {
+    const uint32_t r = i / rule.experts, e = i - r * rule.experts;
+    const float score = moep_score(&rule, logits[i], softmax + r);
+    scratch.scores[i] = score;
+    scratch.keys[i] = ordered(
+        moep_selection_key(&rule, score, bias == nullptr ? 0.0f : bias[e]));
+  }
+  __syncthreads();
+}
+
+constexpr uint32_t kLaneKeys = MOEP_MAX_EXPERTS / 32;
+
+// The best of a lane's keys, of the experts lane, lane + 32, ..; 0 if all are
+// taken. No key of an expert is 0: -infinity is the least.
+__device__ __forceinline__ uint32_t best_of_lane(
+    const uint32_t (&keys)[kLaneKeys], uint32_t experts, uint32_t& expert) {
+  uint32_t best = 0;
+  expert = ~0u;
+#pragma unroll
+  for (uint32_t i = 0; i < kLaneKeys; i++) {
+    if (i * 32 < experts && keys[i] > best) {
+      best = keys[i];
+      expert = i * 32 + threadIdx.x % 32;
+    }
+  }
+  return best;
+}
+
+// One row, by one warp: topk times the largest key, of equal ones the lowest
+// expert.
+__device__ __forceinline__ void select_row(const moep_route_rule& rule,
+                                           const float* scores,
+                                           const uint32_t* keys, int32_t* ids,
+                                           float* weights) {
+  const uint32_t lane = threadIdx.x % 32;
+  uint32_t own[kLaneKeys];
+#pragma unroll
+  for (uint32_t i = 0; i < kLaneKeys; i++) {
+    const uint32_t e = i * 32 + lane;
+    own[i] = e < rule.experts ? keys[e] : 0;
+  }
+  uint32_t own_expert, best = best_of_lane(own, rule.experts, own_expert);
+  for (uint32_t j = 0; j < rule.topk; j++) {
+    const uint32_t top = __reduce_max_sync(~0u, best);
+    const uint32_t expert =
+        __reduce_min_sync(~0u, best == top ? own_expert : ~0u);
+    if (lane == 0) {
+      ids[j] = static_cast<int32_t>(expert);
+      weights[j] = scores[expert];
+    }
+    if (own_expert == expert) {
+#pragma unroll
+      for (uint32_t i = 0; i < kLaneKeys; i++) {
+        own[i] = i * 32 + lane == expert ? 0 : own[i];
+      }
+      best = best_of_lane(own, rule.experts, own_expert);
+    }
+  }
+  __syncwarp();
+  const float sum = moep_route_sum(&rule, weights);
+  const float score = lane < rule.topk ? weights[lane] : 0.0f;
+  __syncwarp();
+  if (lane < rule.topk) weights[lane] = moep_route_weight(&rule, score, sum);
+}
+
+// A row that is dead or routed from outside, by one warp.
+__device__ __forceinline__ void copy_row(const moep_route_args& args,
+                                         uint32_t row, bool alive, int32_t* ids,
+                                         float* weights) {
+  const uint32_t topk = args.rule.topk;
+  for (uint32_t j = threadIdx.x % 32; j < topk; j += 32) {
+    const uint64_t slot = uint64_t{row} * topk + j;
+    const int32_t id = alive ? args.external_ids[slot] : -1;
+    const bool filled =
+        id >= 0 && static_cast<uint32_t>(id) < args.rule.experts;
+    ids[j] = filled ? id : -1;
+    weights[j] = filled ? args.external_weights[slot] : 0.0f;
+  }
+}
+
+// Of threads 0..63: how many before this one have `flag`. Leaves the flags as
+// bits in shared[2]. All threads of the block call.
+__device__ __forceinline__ uint32_t count_before(bool flag, uint32_t* shared) {
+  const uint32_t s = threadIdx.x;
+  __syncthreads();
+  const uint32_t bits = __ballot_sync(~0u, flag);
+  if (s == 0) shared[0] = bits;
+  if (s == 32) shared[1] = bits;
+  __syncthreads();
+  const uint32_t own = __popc(bits & ((1u << s % 32) - 1));
+  return s < 32 ? own : __popc(shared[0]) + own;
+}
+
+// The union of ids [rows, topk], as moep_union_build has it. An entry is an
+// expert and an occurrence within the row: 0 but where outside routing repeats
+// an id. All threads of the block call; needs 64.
+__device__ __forceinline__ void union_block(uint32_t rows, uint32_t topk,
+                                            RouteShared& shared) {
+  const uint32_t s = threadIdx.x, slots = rows * topk;
+  constexpr uint32_t kNone = ~0u;
+  for (uint32_t i = s; i < MOEP_UNION_ENTRIES * MOEP_UNION_ROWS;
+       i += blockDim.x) {
+    shared.slot[i] = -1;
+  }
+  if (s < MOEP_UNION_ENTRIES) {
+    uint32_t key = kNone;
+    if (s < slots && shared.ids[s] >= 0) {
+      uint32_t occurrence = 0;
+      for (uint32_t i = s - s % topk; i < s; i++) {
+        occurrence += shared.ids[i] == shared.ids[s] ? 1 : 0;
+      }
+      key = static_cast<uint32_t>(shared.ids[s]) | occurrence << 16;
+    }
+    shared.keys[s] = key;
+    shared.eid[s] = -1;
+  }
+  __syncthreads();
+  uint32_t first = s;  // the first slot with this key
+  if (s < MOEP_UNION_ENTRIES) {
+    const uint32_t key = shared.keys[s];
+#pragma unroll 8
+    for (uint32_t i = 0; i < slots; i++) {
+      if (shared.keys[i] == key && i < first) first = i;
+    }
+  }
+  // Entries are numbered by their first slots.
+  const bool filled = s < MOEP_UNION_ENTRIES && shared.keys[s] != kNone;
+  count_before(filled && first == s, shared.firsts);
+  if (s == 0) {
+    shared.used = __popc(shared.firsts[0]) + __popc(shared.firsts[1]);
+  }
+  if (filled) {
+    const uint32_t below = shared.firsts[first / 32] & ((1u << first % 32) - 1);
+    const uint32_t u =
+        __popc(below) + (first < 32 ? 0 : __popc(shared.firsts[0]));
+    if (first == s) shared.eid[u] = shared.ids[s];
+    shared.slot[u * MOEP_UNION_ROWS + s / topk] =
+        static_cast<int32_t>(s % topk);
+  }
+  __syncthreads();
+}
+
+// Bring the table of experts into the L2 before the ids are known.
+__device__ __forceinline__ void prefetch_site(const moep_site_table* site,
+                                              uint32_t experts) {
+  const uint32_t bytes =
+      sizeof(moep_site_table) + experts * sizeof(moep_expert);
+  for (uint32_t at = threadIdx.x * 128; at < bytes; at += blockDim.x * 128) {
+    prefetch_global_l2(reinterpret_cast<const uint8_t*>(site) + at);
+  }
+}
+
+// Route the whole group. `memory`: rows x experts x 8 bytes of shared memory
+// that nothing else uses meanwhile. All threads of the block call.
+__device__ __forceinline__ void route_block(const moep_route_args& args,
+                                            uint8_t* memory,
+                                            RouteShared& shared) {
+  const uint32_t topk = args.rule.topk, count = args.rows.count;
+  const uint32_t live = moep_live_rows(args.rows.live_rows, args.rows.total);
+  const uint32_t alive =
+      live > args.rows.begin ? min(live - args.rows.begin, count) : 0;
+  const bool routed = args.external_ids == nullptr;
+  float* scores = reinterpret_cast<float*>(memory);
+  const RouteScratch scratch = {
+      scores, reinterpret_cast<uint32_t*>(scores + count * args.rule.experts)};
+  if (routed) score_block(args, alive, scratch, shared.softmax);
+  for (uint32_t r = threadIdx.x / 32; r < count; r += blockDim.x / 32) {
+    int32_t* ids = shared.ids + r * topk;
+    float* weights = shared.weights + r * topk;
+    if (routed && r < alive) {
+      const uint32_t at = r * args.rule.experts;
+      select_row(args.rule, scratch.scores + at, scratch.keys + at, ids,
+                 weights);
+    } else {
+      copy_row(args, args.rows.begin + r, r < alive, ids, weights);
+    }
+  }
+  __syncthreads();
+  union_block(count, topk, shared);
+}
+
+}  // namespace moep
+
+#endif  // MOEPLAN_KERNELS_ROUTE_BLOCK_CUH_
