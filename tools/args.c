@@ -41,6 +41,11 @@ enum {
    "One site, for example model.layers.3.mlp (default: all)", 0}
 #define DEVICE_OPTION \
   {"device", 'd', "DEVICE", 0, "host or cuda:N (default: host)", 0}
+#define MODEL_OPTIONS                                                       \
+  {"preset", KEY_PRESET, "NAME", 0, "A model by name; \"list\" lists them", 0}, \
+  {"config", KEY_CONFIG, "FILE", 0, "A model by its config.json", 0}
+#define KIND_OPTION                                                          \
+  {"site", KEY_KIND, "KIND", 0, "routed or dense (default: what there is)", 0}
 #define END_OPTION {NULL, 0, NULL, 0, NULL, 0}
 /* clang-format on */
 
@@ -70,11 +75,8 @@ static const struct argp_option inspect_options[] = {
     CONFIG_OPTION, SITE_OPTION, JSON_OPTION, HELP_OPTION, END_OPTION};
 
 static const struct argp_option plan_options[] = {
-    {"preset", KEY_PRESET, "NAME", 0, "A model by name; \"list\" lists them",
-     0},
-    {"config", KEY_CONFIG, "FILE", 0, "A model by its config.json", 0},
-    {"site", KEY_KIND, "KIND", 0, "routed or dense (default: what there is)",
-     0},
+    MODEL_OPTIONS,
+    KIND_OPTION,
     {"device", KEY_PLAN_DEVICE, "DEVICE", 0,
      "h200, h100, gb10, host, or cuda:N, which must be there (default: h200)",
      0},
@@ -83,6 +85,10 @@ static const struct argp_option plan_options[] = {
     VERBOSE_OPTION,
     HELP_OPTION,
     END_OPTION};
+
+static const struct argp_option bench_options[] = {
+    MODEL_OPTIONS,  TOOL_BENCH_OPTIONS, KIND_OPTION, JSON_OPTION,
+    VERBOSE_OPTION, HELP_OPTION,        END_OPTION};
 
 static const struct argp_option top_options[] = {
     {"version", 'V', 0, 0, "Print the library's versions", 0},
@@ -225,7 +231,10 @@ static error_t parse_option(int key, char* value, struct argp_state* state) {
       parse->status = parse_word(value, parse);
       break;
     default:
-      return ARGP_ERR_UNKNOWN;
+      if (tool_bench_option(key, value, &parse->args.bench, &parse->status,
+                            parse->error) == ARGP_ERR_UNKNOWN) {
+        return ARGP_ERR_UNKNOWN;
+      }
   }
   parse->next = state->next;
   return parse->status == tool_ok ? 0 : EINVAL;
@@ -235,6 +244,7 @@ struct command {
   const char* word; /* argv[1]; NULL: none of the others */
   char* name;
   enum tool_command command;
+  const char* device; /* --device's default */
   struct argp argp;
 };
 
@@ -242,6 +252,7 @@ static const struct command commands[] = {
     {"run",
      "moeplan run",
      tool_command_run,
+     "host",
      {run_options, parse_option, NULL,
       "Plan every site of a checkpoint, replay each plan as a graph, compare "
       "with the outputs that the file expects, and print a table. Exit status "
@@ -250,12 +261,14 @@ static const struct command commands[] = {
     {"print",
      "moeplan print",
      tool_command_print,
+     "host",
      {print_options, parse_option, NULL,
       "Print the plans and workspaces of a checkpoint's sites.", NULL, NULL,
       NULL}},
     {"inspect",
      "moeplan inspect",
      tool_command_inspect,
+     "host",
      {inspect_options, parse_option, "PATH",
       "List the sites of a checkpoint, their tensors and scales, and all that "
       "is wrong with it. Exit status 1: something is.",
@@ -263,14 +276,24 @@ static const struct command commands[] = {
     {"plan",
      "moeplan plan",
      tool_command_plan,
+     "plan:h200",
      {plan_options, parse_option, NULL,
       "Print a model's plans, workspaces and predicted floors, without its "
       "weights and without the device.",
       NULL, NULL, NULL}},
+    {"bench",
+     "moeplan bench",
+     tool_command_bench,
+     "cuda:0",
+     {bench_options, parse_option, NULL,
+      "Time a site's plans over random weights, and what the bytes that they "
+      "must read take at this machine's streaming bandwidth.",
+      NULL, NULL, NULL}},
     {NULL,
      "moeplan",
      tool_command_help,
-     {top_options, parse_option, "run|print|inspect|plan OPTION...",
+     "host",
+     {top_options, parse_option, "run|print|inspect|plan|bench OPTION...",
       "Execution plans for the MLP of a GLM-5-class layer.\v"
       "`moeplan run --help` lists the options of run, and so on. MOEPLAN_* "
       "variables set the plans' levers; MOEPLAN_ROUTE_TRACE=1 makes run print "
@@ -306,6 +329,13 @@ static enum tool_status check_args(const struct tool_args* args,
         needed = "but with one of --preset NAME and --config FILE";
       }
       break;
+    case tool_command_bench:
+      if ((args->preset != NULL) + (args->config != NULL) +
+              (args->bench.hidden != 0) !=
+          1) {
+        needed = "but with one of --preset NAME, --config FILE and --hidden H";
+      }
+      break;
   }
   if (needed == NULL) return tool_ok;
   return tool_refuse(error, "cannot %s %s: see %s --help", command->word,
@@ -333,15 +363,14 @@ enum tool_status tool_args_parse(int argc, char** argv,
   if (command->word == NULL && word[0] != '-') {
     return tool_refuse(error,
                        "cannot run command \"%s\": run, print, inspect, plan, "
-                       "--version and --help are known",
+                       "bench, --version and --help are known",
                        word);
   }
   const int skipped = command->word == NULL ? 0 : 1;
-  const bool plan = command->command == tool_command_plan;
-  struct parse parse = {.args = {.command = command->command,
-                                 .device = plan ? "plan:h200" : "host"},
-                        .error = error,
-                        .next = 1};
+  struct parse parse = {
+      .args = {.command = command->command, .device = command->device},
+      .error = error,
+      .next = 1};
   /* Help and errors are the tool's: argp would print two lines and pick the
    * exit status. */
   const error_t result =

@@ -83,8 +83,8 @@ static const struct tool_memory_calls host_calls = {
 
 /* ---- CUDA ---- */
 
-static enum tool_status cuda_try(cudaError_t result, const char* what,
-                                 struct tool_error* error) {
+enum tool_status tool_cuda_try(cudaError_t result, const char* what,
+                               struct tool_error* error) {
   if (result == cudaSuccess) return tool_ok;
   return tool_fail(error, "cannot %s: CUDA error %d, %s", what, (int)result,
                    cudaGetErrorString(result));
@@ -103,23 +103,23 @@ static void cuda_deallocate(void* block) { cudaFree(block); }
 
 static enum tool_status cuda_wait(cudaStream_t stream,
                                   struct tool_error* error) {
-  return cuda_try(cudaStreamSynchronize(stream), "run on the GPU", error);
+  return tool_cuda_try(cudaStreamSynchronize(stream), "run on the GPU", error);
 }
 
 static enum tool_status cuda_copy(void* to, const void* from, size_t bytes,
                                   enum cudaMemcpyKind kind, cudaStream_t stream,
                                   struct tool_error* error) {
   const enum tool_status status =
-      cuda_try(cudaMemcpyAsync(to, from, bytes, kind, stream),
-               "copy to or from the GPU", error);
+      tool_cuda_try(cudaMemcpyAsync(to, from, bytes, kind, stream),
+                    "copy to or from the GPU", error);
   return status != tool_ok ? status : cuda_wait(stream, error);
 }
 
 static enum tool_status cuda_fill(void* to, int byte, size_t bytes,
                                   cudaStream_t stream,
                                   struct tool_error* error) {
-  return cuda_try(cudaMemsetAsync(to, byte, bytes, stream),
-                  "fill memory of the GPU", error);
+  return tool_cuda_try(cudaMemsetAsync(to, byte, bytes, stream),
+                       "fill memory of the GPU", error);
 }
 
 static enum tool_status cuda_place(struct tool_memory* memory,
@@ -164,11 +164,11 @@ enum tool_status tool_memory_open(const char* device,
   struct tool_memory memory = {.calls = &cuda_calls, .replays_per_sample = 20};
   const int index = atoi(device + strlen("cuda:")); /* checked by args.c */
   enum tool_status status =
-      cuda_try(cudaSetDevice(index), "use the GPU of --device", error);
+      tool_cuda_try(cudaSetDevice(index), "use the GPU of --device", error);
   if (status != tool_ok) return status;
-  status =
-      cuda_try(cudaStreamCreateWithFlags(&memory.stream, cudaStreamNonBlocking),
-               "create a stream", error);
+  status = tool_cuda_try(
+      cudaStreamCreateWithFlags(&memory.stream, cudaStreamNonBlocking),
+      "create a stream", error);
   if (status == tool_ok) *memory_out = memory;
   return status;
 }

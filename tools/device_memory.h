@@ -45,6 +45,10 @@ enum tool_status tool_memory_fill(const struct tool_memory* memory, void* to,
 enum tool_status tool_memory_wait(const struct tool_memory* memory,
                                   struct tool_error* error);
 
+/* tool_ok, or a sentence: "cannot WHAT: CUDA error ...". */
+enum tool_status tool_cuda_try(cudaError_t result, const char* what,
+                               struct tool_error* error);
+
 /* Make the device see the site's tensors: every piece's slot then holds a
  * device address. */
 enum tool_status tool_memory_place(struct tool_memory* memory,

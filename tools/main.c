@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "tools/args.h"
+#include "tools/bench.h"
 #include "tools/inspect.h"
 #include "tools/output.h"
 #include "tools/plan.h"
@@ -35,9 +36,13 @@ static enum tool_status print_nothing(const struct tool_args* args,
 
 static enum tool_status (*const commands[])(const struct tool_args* args,
                                             struct tool_error* error) = {
-    [tool_command_run] = tool_run,          [tool_command_print] = tool_print,
-    [tool_command_inspect] = tool_inspect,  [tool_command_plan] = tool_plan,
-    [tool_command_version] = print_version, [tool_command_help] = print_nothing,
+    [tool_command_run] = tool_run,
+    [tool_command_print] = tool_print,
+    [tool_command_inspect] = tool_inspect,
+    [tool_command_plan] = tool_plan,
+    [tool_command_bench] = tool_bench,
+    [tool_command_version] = print_version,
+    [tool_command_help] = print_nothing,
 };
 
 /* The one fault of a mapped file that no check before a read can exclude. */

@@ -1,0 +1,29 @@
+/* A site of random weights, several times over: each copy has its own memory and
+ * its own bytes, made on the device. */
+
+#ifndef MOEPLAN_TOOLS_BENCH_SITE_H_
+#define MOEPLAN_TOOLS_BENCH_SITE_H_
+
+#include <moeplan.h>
+
+#include "tools/bench_args.h"
+#include "tools/device_memory.h"
+#include "tools/session.h"
+#include "tools/tool_error.h"
+
+struct tool_bench_site {
+  size_t bytes; /* of one copy's weights */
+  uint32_t copies;
+  void* blobs[TOOL_BENCH_MAX_SETS]; /* binding.site of each copy */
+};
+
+/* Bytes that a copy takes. */
+size_t tool_bench_site_bytes(const struct moeplan_config* config);
+
+enum tool_status tool_bench_site_place(const struct tool_session* session,
+                                       const struct moeplan_config* config,
+                                       struct tool_memory* memory,
+                                       uint32_t copies,
+                                       struct tool_bench_site* site_out);
+
+#endif /* MOEPLAN_TOOLS_BENCH_SITE_H_ */
