@@ -47,12 +47,13 @@ static json_t* result_json(const struct tool_bench_report* report,
   const struct moeplan_plan_info* info = &result->info;
   const double seconds = result->time.median;
   return json_pack(
-      "{s:I, s:s, s:I, s:I, s:s, s:f, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:o,"
+      "{s:I, s:s, s:s, s:I, s:I, s:s, s:f, s:I, s:I, s:f, s:f, s:f, s:f, s:f, "
+      "s:o,"
       " s:I, s:o, s:f, s:b}",
-      "rows", (json_int_t)info->rows, "recipe", info->recipe_name, "groups",
-      (json_int_t)info->groups, "nodes", (json_int_t)info->nodes, "tile",
-      info->tile, "experts", result->experts, "experts_min",
-      (json_int_t)result->experts_min, "experts_max",
+      "rows", (json_int_t)info->rows, "recipe", info->recipe_name, "levers",
+      result->levers, "groups", (json_int_t)info->groups, "nodes",
+      (json_int_t)info->nodes, "tile", info->tile, "experts", result->experts,
+      "experts_min", (json_int_t)result->experts_min, "experts_max",
       (json_int_t)result->experts_max, "bytes", result->bytes, "floor_seconds",
       result->floor_seconds, "times_floor", seconds / result->floor_seconds,
       "bytes_per_second", result->bytes / seconds, "flop_per_second",

@@ -47,8 +47,15 @@ static void print_site(const struct tool_bench_run* run, FILE* out) {
   }
   fprintf(out,
           "\nsets      %" PRIu32 " of x and ids in turn over %" PRIu32
-          " copies of %zu weight bytes\n\n",
+          " copies of %zu weight bytes\n",
           run->sets, run->site.copies, run->site.bytes);
+}
+
+static void print_levers(const struct tool_bench_report* report, FILE* out) {
+  if (report->num_results != 0 && report->results[0].levers[0] != '\0') {
+    fprintf(out, "levers    %s\n", report->results[0].levers);
+  }
+  fputc('\n', out);
 }
 
 static void print_result(const struct tool_bench_result* result, FILE* out) {
@@ -94,6 +101,7 @@ enum tool_status tool_bench_table(const struct tool_bench_report* report,
   FILE* out = output.stream;
   print_machine(report->run->machine, report->run->args->device, out);
   print_site(report->run, out);
+  print_levers(report, out);
   fprintf(out, "%5s %10s %5s %8s %9s %9s %9s %9s %9s %9s %7s %7s %8s\n", "rows",
           "recipe", "nodes", "experts", "MB", "us", "min", "p10", "p90",
           "floor us", "x floor", "GB/s", "call us");

@@ -2,7 +2,11 @@
 
 #include "tools/bench_run.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+
+#include "tools/output.h"
 
 #define TRY(call)                               \
   do {                                          \
@@ -66,6 +70,10 @@ static struct moeplan_binding bind_set(const struct bench_plan* bench,
     binding.topk_weights = (const void*)(run->weights + offset);
   }
   return binding;
+}
+
+static int write_text(void* context, const char* text, size_t bytes) {
+  return fwrite(text, 1, bytes, context) == bytes ? 0 : 1;
 }
 
 /* The ids of every set, on the host and on the device. */
@@ -185,6 +193,30 @@ static void count_bytes(const struct bench_plan* bench,
       tool_bench_weight_bytes(config, routing, result->experts_min);
 }
 
+/* The plan's text has a line "lever NAME VALUE" for each. */
+static enum tool_status keep_levers(const struct bench_plan* bench,
+                                    char* levers) {
+  const struct tool_session* session = bench->run->session;
+  struct tool_output text;
+  TRY(tool_output_open(&text, session->error));
+  const enum tool_status status = tool_session_check(
+      session, "print a plan",
+      moeplan_plan_print(bench->plan, write_text, text.stream));
+  fflush(text.stream);
+  size_t used = 0;
+  char* rest = NULL;
+  for (char* line = strtok_r(text.text, "\n", &rest);
+       line != NULL && used < TOOL_LEVER_BYTES;
+       line = strtok_r(NULL, "\n", &rest)) {
+    if (strncmp(line, "lever ", strlen("lever ")) != 0) continue;
+    used += (size_t)snprintf(levers + used, TOOL_LEVER_BYTES - used, "%s%s",
+                             used == 0 ? "" : ", ", line + strlen("lever "));
+  }
+  fclose(text.stream);
+  free(text.text);
+  return status;
+}
+
 static enum tool_status time_batch(const struct bench_plan* bench,
                                    struct tool_stopwatch* watch,
                                    uint32_t rounds, double* seconds_out) {
@@ -258,6 +290,7 @@ static enum tool_status run_plan(struct bench_plan* bench,
                           &run->session->options, &bench->plan)));
   TRY(tool_session_check(run->session, "describe a plan",
                          moeplan_plan_info(bench->plan, &result->info)));
+  TRY(keep_levers(bench, result->levers));
   TRY(draw_sets(bench));
   TRY(create_graphs(bench));
   TRY(check_outputs(bench));

@@ -34,8 +34,11 @@ struct tool_bench_run {
   uint16_t* host_y; /* [max_rows, H] */
 };
 
+enum { TOOL_LEVER_BYTES = 512 };
+
 struct tool_bench_result {
   struct moeplan_plan_info info;
+  char levers[TOOL_LEVER_BYTES]; /* "no_pdl 1, tile n32"; "": all at default */
   double experts; /* distinct ones that a replay hits; mean over the sets */
   uint32_t experts_min, experts_max;
   double bytes;         /* that a replay must read or write; mean */
