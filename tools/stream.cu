@@ -9,6 +9,7 @@
 namespace {
 
 constexpr uint32_t kThreads = 512;
+constexpr uint32_t kBlocksPerSm = 2;
 constexpr uint32_t kInFlight = 8;
 constexpr uint32_t kMaxFillBlocks = 4096;
 constexpr uint32_t kMagic = 0x9E3779B9;
@@ -29,20 +30,27 @@ __device__ __forceinline__ uint32_t fold(const uint4& v) {
   return v.x ^ v.y ^ v.z ^ v.w;
 }
 
-__global__ void __launch_bounds__(kThreads)
-    read_kernel(const uint4* __restrict__ from, uint64_t count,
-                uint32_t* sink) {
+// The loop's bound is the same for a whole block.
+__global__ void __launch_bounds__(kThreads, kBlocksPerSm)
+    read_kernel(const uint4* from, uint64_t count, uint32_t* sink) {
   const uint64_t stride = uint64_t{gridDim.x} * kThreads;
-  uint64_t i = uint64_t{blockIdx.x} * kThreads + threadIdx.x;
+  uint64_t first = uint64_t{blockIdx.x} * kThreads;
   uint32_t sum = 0;
-  for (; i + (kInFlight - 1) * stride < count; i += kInFlight * stride) {
+  for (; first + (kInFlight - 1) * stride + kThreads <= count;
+       first += kInFlight * stride) {
+    const uint4* at = from + first + threadIdx.x;
     uint4 loaded[kInFlight];
 #pragma unroll
-    for (uint32_t j = 0; j < kInFlight; j++) loaded[j] = from[i + j * stride];
+    for (uint32_t j = 0; j < kInFlight; j++) loaded[j] = at[j * stride];
+    // Else the compiler saves registers and waits for the first loads before it
+    // issues the last.
+    __syncwarp();
 #pragma unroll
     for (uint32_t j = 0; j < kInFlight; j++) sum ^= fold(loaded[j]);
   }
-  for (; i < count; i += stride) sum ^= fold(from[i]);
+  for (uint64_t i = first + threadIdx.x; i < count; i += stride) {
+    sum ^= fold(from[i]);
+  }
   if (sum == kMagic) *sink = sum;
 }
 
