@@ -104,17 +104,20 @@ static void draw_line(const struct drawing* drawing, const char* color,
 
 static void draw_spreads(const struct drawing* drawing) {
   const struct tool_bench_report* report = drawing->report;
+  FILE* out = drawing->out;
   for (size_t i = 0; i < report->num_results; i++) {
     const struct tool_bench_result* result = &report->results[i];
     const double x = x_of(drawing, i);
-    fprintf(
-        drawing->out,
-        "<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" "
-        "stroke=\"#1f5fa8\" stroke-width=\"8\" opacity=\"0.3\"/>\n"
-        "<text x=\"%.1f\" y=\"%.1f\">%.1f us, %.2f x floor</text>\n",
-        x, y_of(drawing, result->time.p10), x, y_of(drawing, result->time.p90),
-        x - 40.0, y_of(drawing, result->time.median) - 10.0,
-        result->time.median * 1e6, result->time.median / result->floor_seconds);
+    const double top = y_of(drawing, result->time.p90);
+    fprintf(out,
+            "<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" "
+            "stroke=\"#1f5fa8\" stroke-width=\"8\" opacity=\"0.3\"/>\n",
+            x, y_of(drawing, result->time.p10), x, top);
+    fprintf(out,
+            "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%.1f us, "
+            "%.2f x floor</text>\n",
+            x, top - 10.0, result->time.median * 1e6,
+            result->time.median / result->floor_seconds);
   }
 }
 
