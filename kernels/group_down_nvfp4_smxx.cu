@@ -20,6 +20,7 @@ constexpr uint32_t kMaxWarps = 16;
 constexpr uint32_t kColumns = 16;    // of a tile
 constexpr uint32_t kChunkTiles = 4;  // tiles that a block finishes together
 constexpr uint32_t kHalf = 8;        // columns of a unit of the shared expert
+constexpr uint32_t kFfnAhead = 6;    // steps in flight; 8 spill on sm_80
 
 struct Shared {
   moep::RouteShared route;
@@ -76,7 +77,7 @@ __device__ __forceinline__ void run_ffn(const moep_down_combine_args& args,
                : nullptr;
   float total[4];
   for (uint32_t s = 0; s < moep::segments_of(args.width); s++) {
-    const float4 next = moep::run_chain(
+    const float4 next = moep::run_chain<kFfnAhead>(
         moep::segment_chain(w, w + 4 * ffn.down_pitch, h, args.width, s));
     const float sums[4] = {next.x, next.y, next.z, next.w};
 #pragma unroll
