@@ -112,11 +112,14 @@ struct moep_expert_up_args {
   struct moep_tap tap;
 };
 
-/* What a CUDA block of a group needs besides its rows of x (each padded_k(hidden)
- * * 2 + 64 bytes) in shared memory, with half of the warps that it would like.
- * The planner narrows groups of wide sites until the rest fits. */
+/* Shared memory of the CUDA blocks of a group, at least: union_up beside its rows
+ * of x (each padded_k(hidden) x 2 + MOEP_GROUP_ROW_BYTES), union_down in all, and
+ * front beside the totals of the router's segments (512 bytes each). The
+ * kernels assert them; the planner narrows the groups of wide sites. */
 enum {
-  MOEP_GROUP_SHARED_BYTES = 122 * 1024,
+  MOEP_GROUP_UP_BYTES = 81 * 1024,
+  MOEP_GROUP_DOWN_BYTES = 90 * 1024,
+  MOEP_FRONT_BYTES = 113 * 1024,
   MOEP_GROUP_ROW_BYTES = 64, /* behind each row of x */
 };
 

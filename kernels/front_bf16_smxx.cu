@@ -24,6 +24,10 @@ constexpr uint32_t kStageBytes = kTileRows * kStageRow;
 constexpr uint32_t kTileColumns = 4;  // of h
 constexpr uint32_t kRoundUnits = 32;  // whose totals a block keeps, or more
 
+static_assert(kWarps * kStages * kStageBytes + kRoundUnits * 512 + 512 <=
+                  MOEP_FRONT_BYTES,
+              "what the planner counts with");
+
 // What a block does between two barriers: perhaps one tile of experts, and some
 // tiles of h.
 struct Round {

@@ -31,6 +31,10 @@ struct Shared {
   float ffn[kChunkTiles][MOEP_UNION_ROWS][kColumns];
 };
 
+static_assert(sizeof(Shared) + 16 + 8 * moep::kRingBytes <=
+                  MOEP_GROUP_DOWN_BYTES,
+              "what the planner counts with");
+
 // Mark the slots that the combine adds up.
 __device__ __forceinline__ void find_slots(const moep_down_combine_args& args,
                                            Shared& shared) {

@@ -23,6 +23,9 @@ struct Shared {
   __align__(16) uint8_t zeros[kZeroBytes];  // x of the rows that are not there
 };
 
+static_assert(sizeof(Shared) + 16 + 8 * moep::kRingBytes <= MOEP_GROUP_UP_BYTES,
+              "what the planner counts with");
+
 // Bytes of a row of x in shared memory: two rows of a quarter warp are in
 // different banks.
 __host__ __device__ __forceinline__ uint32_t x_pitch(uint32_t hidden) {
@@ -145,14 +148,22 @@ __device__ __forceinline__ void run_units(const moep_route_up_args& args,
   }
 }
 
-// Zeros of h between inter and its padded width, for every slot.
-__device__ __forceinline__ void pad_h(const moep_route_up_args& args) {
+// Zeros of h between inter and its padded width, for the slots that have an
+// expert here.
+__device__ __forceinline__ void pad_h(const moep_route_up_args& args,
+                                      const Shared& shared) {
   const uint32_t inter = args.up.inter, padded = moep_padded_k(inter);
-  const uint32_t slots = args.route.rows.count * args.route.rule.topk;
-  const uint64_t slot0 = uint64_t{args.route.rows.begin} * args.route.rule.topk;
-  for (uint32_t s = blockIdx.x; s < slots; s += gridDim.x) {
-    for (uint32_t i = inter + threadIdx.x; i < padded; i += blockDim.x) {
-      args.up.h[(slot0 + s) * padded + h_place(i)] = 0;
+  const uint32_t topk = args.route.rule.topk;
+  for (uint32_t i = blockIdx.x; i < shared.entries.count * MOEP_UNION_ROWS;
+       i += gridDim.x) {
+    const uint32_t u = shared.entries.entry[i / MOEP_UNION_ROWS].index;
+    const uint32_t r = i % MOEP_UNION_ROWS;
+    const int32_t j = shared.route.slot[u * MOEP_UNION_ROWS + r];
+    if (j < 0) continue;
+    const uint64_t slot =
+        uint64_t{args.route.rows.begin + r} * topk + static_cast<uint32_t>(j);
+    for (uint32_t k = inter + threadIdx.x; k < padded; k += blockDim.x) {
+      args.up.h[slot * padded + h_place(k)] = 0;
     }
   }
 }
@@ -177,7 +188,8 @@ __device__ __forceinline__ void publish(const moep_route_up_args& args,
     route.trace.ids[at] = shared.ids[s];
     route.trace.weights[at] = shared.weights[s];
   }
-  for (uint32_t i = threadIdx.x; i < MOEP_UNION_ENTRIES * MOEP_UNION_ROWS;
+  for (uint32_t i = threadIdx.x;
+       args.table.eid != nullptr && i < MOEP_UNION_ENTRIES * MOEP_UNION_ROWS;
        i += blockDim.x) {
     args.table.slot[i] = shared.slot[i];
     if (i < MOEP_UNION_ENTRIES) args.table.eid[i] = shared.eid[i];
@@ -207,7 +219,7 @@ __global__ void __launch_bounds__(kMaxWarps * 32, 1)
                        return moep::Entry{expert.gate, expert.up, u};
                      });
   run_units<kRing>(args, shared, xs, rings);
-  pad_h(args);
+  pad_h(args, shared);
   if (blockIdx.x == gridDim.x - 1) publish(args, shared.route);
 }
 

@@ -14,7 +14,6 @@ namespace moep {
 struct RouteShared {
   int32_t ids[MOEP_UNION_ENTRIES];    // [rows, topk]; -1: unfilled
   float weights[MOEP_UNION_ENTRIES];  // [rows, topk]
-  uint8_t here[MOEP_UNION_ENTRIES];   // whether the slot's expert is local
   uint32_t keys[MOEP_UNION_ENTRIES];  // of the union: id, occurrence in its row
   uint32_t firsts[2];                 // bit: a slot that opens an entry
   int32_t eid[MOEP_UNION_ENTRIES];    // of each entry

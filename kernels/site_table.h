@@ -29,7 +29,13 @@ struct moep_ffn {
   uint64_t down_pitch;  /* elements */
 };
 
+/* Opens a written blob; with the sizes it was written for. */
+#define MOEP_SITE_MAGIC 0x6D6F6570u /* "moep" */
+
 struct moep_site_table {
+  uint32_t magic;
+  uint32_t hidden, inter, expert_count, width;
+  uint32_t reserved;
   const uint16_t* router; /* [E, H] bf16 */
   const float* bias;      /* [E] float32, or null: zeros */
   struct moep_ffn ffn;

@@ -110,6 +110,25 @@ static enum moeplan_status check_alignments(const struct moeplan_plan* plan,
   return moeplan_status_success;
 }
 
+/* On the host the blob can be read: it has to be one for these sizes. */
+static enum moeplan_status check_blob(const struct moeplan_plan* plan,
+                                      const struct moeplan_binding* b) {
+  const struct moep_dims* dims = &plan->planner->dims;
+  const struct moep_site_table* table = b->site;
+  if (!moep_device_is_host(&plan->planner->device)) {
+    return moeplan_status_success;
+  }
+  if (table->magic != MOEP_SITE_MAGIC || table->hidden != dims->hidden ||
+      table->inter != dims->inter || table->expert_count != dims->experts ||
+      table->width != dims->width) {
+    return MOEP_REFUSE(&plan->planner->hooks, invalid_site,
+                       "cannot bind site %p: it is not a blob that "
+                       "moeplan_site_write wrote for this configuration",
+                       b->site);
+  }
+  return moeplan_status_success;
+}
+
 /* What the device writes may touch nothing else; y may be x itself. The caller
  * gives away the whole workspace, not only what this plan uses of it. */
 static enum moeplan_status check_overlap(const struct moeplan_plan* plan,
@@ -179,6 +198,7 @@ enum moeplan_status moep_binding_read(const struct moeplan_plan* plan,
                        b.workspace_bytes, plan->rows, plan->layout.total_bytes);
   }
   MOEP_TRY(check_overlap(plan, &b));
+  MOEP_TRY(check_blob(plan, &b));
   *binding_out = b;
   return moeplan_status_success;
 }

@@ -22,7 +22,7 @@ static inline bool moep_device_is_host(const struct moep_device* device) {
   return device->sm == 0;
 }
 
-/* Read a device by name. Creates a CUDA context on "cuda:N"; "plan:NAME" is a
+/* Read a device by name. "plan:NAME" is a
  * row of a table and touches no device. */
 enum moeplan_status moep_device_read(const char* name,
                                      const struct moeplan_hooks* hooks,

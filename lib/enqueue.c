@@ -133,8 +133,12 @@ static void fill_route_up(const struct source* s, union moep_args* args) {
              .inter = s->dims->inter,
              .limit = s->dims->limit,
              .tap = s->tap},
-      .table = union_of(s),
   };
+}
+
+static void fill_union_up(const struct source* s, union moep_args* args) {
+  fill_route_up(s, args);
+  args->union_up.table = union_of(s);
 }
 
 static void fill_down_combine(const struct source* s, union moep_args* args) {
@@ -224,7 +228,7 @@ static const fill_fn fill_of_op[MOEP_OP_COUNT] = {
     [moep_op_front] = fill_front,
     [moep_op_route_up] = fill_route_up,
     [moep_op_down_combine] = fill_down_combine,
-    [moep_op_union_up] = fill_route_up,
+    [moep_op_union_up] = fill_union_up,
     [moep_op_union_down] = fill_down_combine,
     [moep_op_logits] = fill_logits,
     [moep_op_ffn_up] = fill_ffn_up,

@@ -20,16 +20,14 @@ struct variable {
   uint32_t min, max; /* of a number or a flag */
 };
 
-/* A whole decimal number from min to max. One too long for 32 bits counts as
- * the largest that has them. */
+/* A whole decimal number from min to max. */
 static bool parse_number(const struct variable* variable, const char* text,
                          uint32_t* value_out) {
   const size_t digits = strspn(text, "0123456789");
   if (digits == 0 || text[digits] != '\0') return false;
   const unsigned long long number = strtoull(text, NULL, 10);
-  const uint32_t value = number < UINT32_MAX ? (uint32_t)number : UINT32_MAX;
-  if (value < variable->min || value > variable->max) return false;
-  *value_out = value;
+  if (number < variable->min || number > variable->max) return false;
+  *value_out = (uint32_t)number;
   return true;
 }
 
@@ -126,8 +124,10 @@ static enum moeplan_status refuse(const struct moeplan_hooks* hooks,
 
 enum moeplan_status moeplan_options_from_environment(
     moeplan_planner_t planner, struct moeplan_options* options) {
-  if (planner == NULL || options == NULL) {
-    return moeplan_status_invalid_argument;
+  if (planner == NULL) return moeplan_status_invalid_argument;
+  if (options == NULL) {
+    return MOEP_REFUSE(&planner->hooks, invalid_argument,
+                       "cannot read the environment: options must not be NULL");
   }
   MOEP_CHECK_STRUCT(&planner->hooks, options);
   struct moeplan_options read = *options;

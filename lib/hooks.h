@@ -1,4 +1,4 @@
-/* Stage 0: the caller's allocator and log; the only malloc and vsnprintf. */
+/* Stage 0: the caller's allocator and log; the only malloc. */
 
 #ifndef MOEPLAN_LIB_HOOKS_H_
 #define MOEPLAN_LIB_HOOKS_H_

@@ -46,7 +46,8 @@
  *            time. There are no globals.
  *   Device   Calls on a "cuda:N" planner want device N current; creating the
  *            planner does not change the current device.
- *   Structs  Every struct that crosses this interface opens with struct_bytes.
+ *   Structs  Structs passed by pointer open with struct_bytes (those inside
+ *            them do not).
  *            Start from its *_INIT macro. A size the library does not know is
  *            refused.
  *   Units    Sizes named *_bytes are bytes, strides and widths are elements.
@@ -78,7 +79,7 @@ extern "C" {
 #define MOEPLAN_VERSION_PATCH 0
 
 /* Version of the contract on bits. Two builds with the same number give the
- * same bits. Frozen once the first CUDA kernels have passed. */
+ * same bits. */
 #define MOEPLAN_NUMERICS_VERSION 1
 
 /* Version of the linked library, for example "0.1.0". Never NULL. */
@@ -135,7 +136,8 @@ enum moeplan_log_level {
 /* Host allocator and logger. Copied by moeplan_planner_create; `context` is
  * passed back as is. `allocate` returns memory aligned for any type and is set
  * together with `deallocate`; both NULL select malloc and free. A NULL `log`
- * selects silence. `log` must not call the library. */
+ * selects silence. `log` may be called from any thread that
+ * uses the planner or one of its plans; it must not call the library. */
 struct moeplan_hooks {
   size_t struct_bytes;
   void* context;
@@ -308,8 +310,12 @@ MOEPLAN_API enum moeplan_status moeplan_site_size(moeplan_planner_t planner,
 /* Check the site and write its table of addresses and scales into host memory
  * (8-byte aligned). The caller uploads the blob to 16-byte aligned device
  * memory: that address is binding.site, read at replay. Rewriting the blob
- * between replays moves experts without touching a graph. Weights themselves
- * are not read. */
+ * between replays, by a copy, moves experts without touching a graph. Blob and
+ * weights are frozen while work is in flight, and a kernel that writes them may
+ * not stand right before the plan on its stream: the plan's first node may
+ * prefetch weights before that kernel ends. A blob of another configuration is
+ * refused on the host and undefined on CUDA. Weights themselves are not read
+ * here. */
 MOEPLAN_API enum moeplan_status moeplan_site_write(
     moeplan_planner_t planner, const struct moeplan_site* site, void* blob,
     size_t blob_bytes);
@@ -342,7 +348,8 @@ struct moeplan_options {
   size_t struct_bytes;
   enum moeplan_recipe recipe;
   bool no_row_batch;      /* no union: a row's experts are read for it alone */
-  uint32_t row_batch_max; /* widest union group, 1..8; 0: 8 */
+  uint32_t row_batch_max; /* widest union group, 1..8; 0: 8. A group also holds
+                             at most 64 / num_experts_per_tok rows */
   bool no_grouped;        /* no prefill recipe */
   uint32_t grouped_min_rows; /* prefill from this many rows, >= 9; 0: 9 */
   /* By name, "base" or a width; NULL: by rule. Of prefill plans only: the other

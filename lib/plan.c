@@ -28,7 +28,7 @@ static uint32_t part_cap(const struct moep_recipe* recipe,
 }
 
 /* Whether the recipe is made of union groups, of one row or more. */
-static bool is_grouped(const struct moep_recipe* recipe) {
+static bool is_of_groups(const struct moep_recipe* recipe) {
   return recipe->kind == moeplan_site_routed &&
          recipe->id != moeplan_recipe_prefill;
 }
@@ -46,7 +46,7 @@ static enum moeplan_status check_recipe(const struct moeplan_planner* planner,
         dims->kind == moeplan_site_dense ? "dense" : "routed",
         recipe->kind == moeplan_site_dense ? "dense" : "routed");
   }
-  if (is_grouped(recipe) && dims->group_rows == 0) {
+  if (is_of_groups(recipe) && dims->group_rows == 0) {
     return MOEP_REFUSE(&planner->hooks, unsupported_device,
                        "cannot plan recipe %s on %s: a row of hidden_size %u "
                        "does not fit its %u bytes of shared memory per block",
@@ -73,7 +73,7 @@ static enum moeplan_status check_recipe(const struct moeplan_planner* planner,
   return moeplan_status_success;
 }
 
-/* One part's nodes; returns how many. */
+/* One part's nodes, in order. */
 static enum moeplan_status fill_part(struct moeplan_plan* plan, uint32_t begin,
                                      uint32_t count, struct moep_node* nodes) {
   const struct moeplan_planner* planner = plan->planner;
@@ -125,6 +125,7 @@ static enum moeplan_status fill_nodes(struct moeplan_plan* plan,
 static enum moeplan_status announce(const struct moeplan_plan* plan) {
   struct moeplan_planner* planner = plan->planner;
   struct moep_lever lever;
+  if (planner->hooks.log == NULL) return moeplan_status_success;
   for (uint32_t i = 0; moep_lever_at(&plan->options, i, &lever); i++) {
     moep_log(&planner->hooks, moeplan_log_warning, "plan of %u rows: %s (%s)",
              plan->rows, lever.text, lever.variable);
@@ -233,8 +234,10 @@ void moeplan_plan_destroy(moeplan_plan_t plan) {
 enum moeplan_status moeplan_workspace_size(
     moeplan_planner_t planner, uint32_t max_rows,
     const struct moeplan_options* options, size_t* bytes_out) {
-  if (planner == NULL || bytes_out == NULL) {
-    return moeplan_status_invalid_argument;
+  if (planner == NULL) return moeplan_status_invalid_argument;
+  if (bytes_out == NULL) {
+    return MOEP_REFUSE(&planner->hooks, invalid_argument,
+                       "cannot size a workspace: bytes_out must not be NULL");
   }
   MOEP_TRY(check_rows(planner, max_rows));
   struct moeplan_options checked;
@@ -247,7 +250,11 @@ enum moeplan_status moeplan_workspace_size(
 
 enum moeplan_status moeplan_plan_info(moeplan_plan_t plan,
                                       struct moeplan_plan_info* info_out) {
-  if (plan == NULL || info_out == NULL) return moeplan_status_invalid_argument;
+  if (plan == NULL) return moeplan_status_invalid_argument;
+  if (info_out == NULL) {
+    return MOEP_REFUSE(&plan->planner->hooks, invalid_argument,
+                       "cannot describe a plan: info_out must not be NULL");
+  }
   MOEP_CHECK_STRUCT(&plan->planner->hooks, info_out);
   struct moeplan_plan_info info = {
       .struct_bytes = sizeof(info),

@@ -8,9 +8,15 @@
 static uint32_t group_rows(const struct moep_device* device,
                            const struct moep_dims* dims) {
   if (moep_device_is_host(device)) return MOEP_UNION_ROWS;
-  if (device->shared_bytes < MOEP_GROUP_SHARED_BYTES) return 0;
+  const uint32_t front =
+      MOEP_FRONT_BYTES + dims->hidden / MOEP_ROUTER_SEGMENT_K * 512;
+  if (device->shared_bytes < MOEP_GROUP_UP_BYTES ||
+      device->shared_bytes < MOEP_GROUP_DOWN_BYTES ||
+      device->shared_bytes < front) {
+    return 0;
+  }
   const uint32_t rows =
-      (device->shared_bytes - MOEP_GROUP_SHARED_BYTES) /
+      (device->shared_bytes - MOEP_GROUP_UP_BYTES) /
       (moep_padded_k(dims->hidden) * 2 + MOEP_GROUP_ROW_BYTES);
   return rows < MOEP_UNION_ROWS ? rows : MOEP_UNION_ROWS;
 }
@@ -89,8 +95,10 @@ enum moeplan_status moeplan_planner_create(const struct moeplan_config* config,
 
 enum moeplan_status moeplan_device_info(moeplan_planner_t planner,
                                         struct moeplan_device_info* info_out) {
-  if (planner == NULL || info_out == NULL) {
-    return moeplan_status_invalid_argument;
+  if (planner == NULL) return moeplan_status_invalid_argument;
+  if (info_out == NULL) {
+    return MOEP_REFUSE(&planner->hooks, invalid_argument,
+                       "cannot describe a device: info_out must not be NULL");
   }
   MOEP_CHECK_STRUCT(&planner->hooks, info_out);
   const struct moep_device* device = &planner->device;

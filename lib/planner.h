@@ -22,7 +22,7 @@ struct moeplan_planner {
   struct moep_announced* announced;
 };
 
-/* A planner for a device that need not be there, to plan and print only. */
+/* A planner for a device as data; nothing is loaded. */
 enum moeplan_status moep_planner_create(const struct moeplan_config* config,
                                         const struct moep_device* device,
                                         const struct moeplan_hooks* hooks,

@@ -230,8 +230,10 @@ static enum moeplan_status check_site(const struct moeplan_planner* planner,
 
 enum moeplan_status moeplan_site_size(moeplan_planner_t planner,
                                       size_t* bytes_out) {
-  if (planner == NULL || bytes_out == NULL) {
-    return moeplan_status_invalid_argument;
+  if (planner == NULL) return moeplan_status_invalid_argument;
+  if (bytes_out == NULL) {
+    return MOEP_REFUSE(&planner->hooks, invalid_argument,
+                       "cannot size a site: bytes_out must not be NULL");
   }
   *bytes_out = blob_bytes_of(&planner->dims);
   return moeplan_status_success;
@@ -258,7 +260,12 @@ enum moeplan_status moeplan_site_write(moeplan_planner_t planner,
                        "cannot write the site to %zu bytes: needs %zu",
                        blob_bytes, wanted);
   }
-  struct moep_site_table table = {0};
+  const struct moep_dims* dims = &planner->dims;
+  struct moep_site_table table = {.magic = MOEP_SITE_MAGIC,
+                                  .hidden = dims->hidden,
+                                  .inter = dims->inter,
+                                  .expert_count = dims->experts,
+                                  .width = dims->width};
   MOEP_TRY(check_site(planner, site, &table));
   memcpy(blob, &table, sizeof(table));
   if (planner->dims.kind != moeplan_site_routed) return moeplan_status_success;
