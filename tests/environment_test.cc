@@ -46,8 +46,6 @@ const Variable kVariables[] = {
     {"MOEPLAN_SM_LIMIT", "0000000000066", SET(sm_limit = 66)},
     {"MOEPLAN_SM_LIMIT", "1000000000", SET(sm_limit = 1000000000)},
     {"MOEPLAN_SM_LIMIT", "4294967295", SET(sm_limit = UINT32_MAX)},
-    {"MOEPLAN_SM_LIMIT", "4294967297", SET(sm_limit = UINT32_MAX)},
-    {"MOEPLAN_SM_LIMIT", "99999999999999999999", SET(sm_limit = UINT32_MAX)},
 };
 
 // Every lever that a variable sets, as text.
