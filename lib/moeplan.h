@@ -108,7 +108,7 @@ MOEPLAN_API const char* moeplan_version_string(void);
   X(internal_error, 99, "internal error; please report")
 
 enum moeplan_status {
-#define MOEPLAN_STATUS_ENUM(name, value, text) moeplan_status_##name = value,
+#define MOEPLAN_STATUS_ENUM(name, value, text) moeplan_status_##name = (value),
   MOEPLAN_STATUS_MAP(MOEPLAN_STATUS_ENUM)
 #undef MOEPLAN_STATUS_ENUM
 };

@@ -17,6 +17,7 @@ static size_t plan_bytes(const struct moeplan_plan* plan) {
   return sizeof(*plan) + plan->node_count * sizeof(plan->nodes[0]);
 }
 
+/* LCOV_EXCL_START: CUDA graphs */
 static enum moeplan_status instantiate(const struct moeplan_hooks* hooks,
                                        cudaGraph_t captured,
                                        cudaStream_t stream,
@@ -54,6 +55,7 @@ static enum moeplan_status bind_cuda(struct moeplan_graph* graph,
   cudaGraphDestroy(captured);
   return status;
 }
+/* LCOV_EXCL_STOP */
 
 static enum moeplan_status bind(struct moeplan_graph* graph,
                                 const struct moeplan_binding* binding) {

@@ -7,7 +7,7 @@ const struct moep_recipe* const moep_recipes[] = {
     &moep_recipe_per_row, &moep_recipe_prefill, &moep_recipe_dense,
 };
 
-const size_t moep_recipe_count = sizeof(moep_recipes) / sizeof(*moep_recipes);
+const size_t moep_recipe_count = sizeof(moep_recipes) / sizeof(moep_recipes[0]);
 
 const struct moep_recipe* moep_recipe_find(enum moeplan_recipe id) {
   for (size_t i = 0; i < moep_recipe_count; i++) {

@@ -1,15 +1,17 @@
 """Writes compile_commands.json for the project's C and C++ files, from `bazel aquery`.
 
 Run it after a build: the commands use the links that the build made.
+Usage: tools/compile_commands.py [Bazel's start-up options]
 """
 
 import json
 import os
 import subprocess
+import sys
 
 
 def bazel(*args):
-    return subprocess.run(["/usr/bin/bazel", *args], check=True, stdout=subprocess.PIPE,
+    return subprocess.run(["/usr/bin/bazel", *sys.argv[1:], *args], check=True, stdout=subprocess.PIPE,
                           stderr=subprocess.DEVNULL, text=True).stdout
 
 

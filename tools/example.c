@@ -36,10 +36,10 @@ int main(void) {
   static _Alignas(256) uint16_t gate[WIDTH * HIDDEN], up[WIDTH * HIDDEN];
   static _Alignas(256) uint16_t down[HIDDEN * WIDTH], x[ROWS * HIDDEN];
   static _Alignas(256) uint16_t y1[ROWS * HIDDEN], y8[ROWS * HIDDEN];
-  fill(gate, WIDTH * HIDDEN, 1);
-  fill(up, WIDTH * HIDDEN, 2);
-  fill(down, HIDDEN * WIDTH, 3);
-  fill(x, ROWS * HIDDEN, 4);
+  fill(gate, sizeof(gate) / sizeof(*gate), 1);
+  fill(up, sizeof(up) / sizeof(*up), 2);
+  fill(down, sizeof(down) / sizeof(*down), 3);
+  fill(x, sizeof(x) / sizeof(*x), 4);
   struct moeplan_config config = MOEPLAN_CONFIG_INIT;
   config.kind = moeplan_site_dense;
   config.hidden_size = HIDDEN;

@@ -86,7 +86,7 @@ static const struct tool_rule dense_rules[] = {
 
 #define NAMING(title, suffix, experts_)                         \
   {                                                             \
-    .name = title, .tell = suffix, .markers = site_markers,     \
+    .name = (title), .tell = (suffix), .markers = site_markers, \
     .num_markers = COUNT(site_markers), .experts = ".experts.", \
     .routed = RULES(routed_rules), .expert = RULES(experts_),   \
     .shared = RULES(shared_rules), .dense = RULES(dense_rules)  \

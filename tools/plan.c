@@ -17,7 +17,6 @@
 /* One kind of site on one device, and beside it on the host, whose plans say
  * what a replay must read even where the device has no kernel. */
 struct planning {
-  const struct tool_args* args;
   const char* kind;
   FILE* out;
   struct tool_session device;
@@ -173,7 +172,6 @@ static enum tool_status plan_kind(const struct tool_args* args,
   struct tool_args host_args = *args;
   host_args.device = "host";
   struct planning planning = {
-      .args = args,
       .kind = config->kind == moeplan_site_dense ? "dense" : "routed",
       .out = out,
       .info = MOEPLAN_DEVICE_INFO_INIT,

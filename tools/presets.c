@@ -10,13 +10,13 @@
 #define SHAPE(hidden, experts, k, inter, shared, dense, first, layers, \
               scoring_, groups, of_groups, scale, limit)               \
   {                                                                    \
-    .hidden_size = hidden, .n_routed_experts = experts,                \
-    .num_experts_per_tok = k, .moe_intermediate_size = inter,          \
-    .n_shared_experts = shared, .intermediate_size = dense,            \
-    .first_k_dense_replace = first, .num_hidden_layers = layers,       \
-    .scoring = moeplan_scoring_##scoring_, .n_group = groups,          \
-    .topk_group = of_groups, .routed_scaling_factor = scale,           \
-    .swiglu_limit = limit, .norm_topk_prob = true                      \
+    .hidden_size = (hidden), .n_routed_experts = (experts),            \
+    .num_experts_per_tok = (k), .moe_intermediate_size = (inter),      \
+    .n_shared_experts = (shared), .intermediate_size = (dense),        \
+    .first_k_dense_replace = (first), .num_hidden_layers = (layers),   \
+    .scoring = moeplan_scoring_##scoring_, .n_group = (groups),        \
+    .topk_group = (of_groups), .routed_scaling_factor = (scale),       \
+    .swiglu_limit = (limit), .norm_topk_prob = true                    \
   }
 
 /* clang-format off */

@@ -186,9 +186,9 @@ static enum tool_status read_tensor(const struct tool_safetensors* file,
                      " bytes of data, found [%" PRIu64 ", %" PRIu64 "]",
                      file->path, name, data_bytes, offsets[0], offsets[1]);
   }
-  char shape[TOOL_SHAPE_TEXT];
   uint64_t bytes = 0;
   if (!tensor_bytes(&tensor, &bytes) || bytes != offsets[1] - offsets[0]) {
+    char shape[TOOL_SHAPE_TEXT];
     return tool_fail(error,
                      "cannot load %s: tensor %s: expected the bytes of %s %s, "
                      "found %" PRIu64 " bytes at [%" PRIu64 ", %" PRIu64 "]",

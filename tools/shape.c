@@ -80,7 +80,7 @@ static const struct field gpt_oss_fields[] = {
   {                                                                            \
     .n_group = 1, .topk_group = 1,                                             \
     .first_k_dense_replace = TOOL_NO_DENSE_RULE, .routed_scaling_factor = 1.0, \
-    .swiglu_limit = INFINITY, .norm_topk_prob = norm,                          \
+    .swiglu_limit = INFINITY, .norm_topk_prob = (norm),                        \
     .scoring = moeplan_scoring_##scoring_                                      \
   }
 

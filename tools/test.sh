@@ -20,6 +20,7 @@ for argument in "$@"; do
       startup=(--nohome_rc --output_user_root="${argument#*=}" --max_idle_secs=60)
       ;;
     --counts=*) counts=("$argument") ;;
+    -//*) targets+=("$argument") ;; # all but this one
     -*) options+=("$argument") ;;
     *) targets+=("$argument") ;;
   esac

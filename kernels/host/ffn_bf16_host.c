@@ -8,7 +8,6 @@
 
 /* Live rows of the node, 16 at a time. */
 struct batch {
-  uint32_t first; /* absolute row */
   uint32_t rows;
   const uint16_t* x[MOEP_PANEL_ROWS];
 };
@@ -19,7 +18,7 @@ static struct batch batch_at(const struct moep_rows* rows, const uint16_t* x,
   const uint32_t live = moep_live_rows(rows->live_rows, rows->total);
   const uint32_t end =
       rows->begin + rows->count < live ? rows->begin + rows->count : live;
-  struct batch batch = {.first = first};
+  struct batch batch = {.rows = 0};
   for (uint32_t r = first; r < end && batch.rows < MOEP_PANEL_ROWS; r++) {
     batch.x[batch.rows++] = x + r * stride;
   }

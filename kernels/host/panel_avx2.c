@@ -108,8 +108,8 @@ AVX2 void load_nvfp4(const struct moep_operand* a, uint32_t n0, uint32_t k0,
     const uint32_t t = word >> 2, j = word & 3;
     __m256i codes = _mm256_setzero_si256();
     if (k0 + 8 * word < a->k) {
-      codes = _mm256_i32gather_epi32((const int*)(const void*)(base + 4 * word),
-                                     offsets, 1);
+      codes = _mm256_i32gather_epi32(
+          (const int*)(const void*)(base + (size_t)4 * word), offsets, 1);
     }
     const __m256 scale = _mm256_loadu_ps(scales[word >> 1]);
     for (uint32_t i = 0; i < 8; i++) {
@@ -133,8 +133,8 @@ AVX2 __m256i load_bf16(const struct moep_operand* a, uint32_t n0, uint32_t k0,
   for (uint32_t k = 0; k < MOEP_BLOCK_K; k += 2) {
     __m256i pair = _mm256_setzero_si256();
     if (k0 + k < a->k) {
-      pair = _mm256_i32gather_epi32((const int*)(const void*)(base + 2 * k),
-                                    offsets, 1);
+      pair = _mm256_i32gather_epi32(
+          (const int*)(const void*)(base + (size_t)2 * k), offsets, 1);
     }
     const __m256 even = _mm256_castsi256_ps(_mm256_slli_epi32(pair, 16));
     const __m256 odd = _mm256_castsi256_ps(
@@ -181,8 +181,9 @@ AVX2 __m256d step_half(__m256d sum, const double* w, const double* x,
   const __m256d scale = power_of_two(up);
   __m256d total = truncated_term(sum, scale);
   for (uint32_t i = 0; i < MOEP_STEP_K; i++) {
-    const __m256d product = _mm256_mul_pd(_mm256_loadu_pd(w + i * MOEP_PANEL_N),
-                                          _mm256_broadcast_sd(x + i));
+    const __m256d product =
+        _mm256_mul_pd(_mm256_loadu_pd(w + (size_t)i * MOEP_PANEL_N),
+                      _mm256_broadcast_sd(x + i));
     total = _mm256_add_pd(total, truncated_term(product, scale));
   }
   const __m256d cut =

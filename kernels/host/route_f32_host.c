@@ -33,6 +33,8 @@ static void select_experts(const struct moep_route_args* args,
         moep_selection_key(rule, score, bias == NULL ? 0.0f : bias[e]);
     uint32_t at = held < rule->topk ? held++ : rule->topk;
     if (at == rule->topk) {
+      /* topk is at least 1, so keys[at - 1] was set. */
+      /* NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage) */
       if (!moep_selected_before(key, e, keys[at - 1], (uint32_t)ids[at - 1])) {
         continue;
       }

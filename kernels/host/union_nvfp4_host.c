@@ -153,6 +153,8 @@ static void down_item(const void* context, uint32_t item) {
       float sum = 0.0f;
       for (uint32_t j = 0; j < args->topk; j++) {
         if (!moep_host_expert_here(args->site, ids[j], args->experts)) continue;
+        /* down_slots has set the slots of every expert that is here. */
+        /* NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage) */
         sum = moep_fma(weights[j], routed[r * args->topk + j][i], sum);
       }
       if (args->width != 0) sum = sum + shared[r][i];

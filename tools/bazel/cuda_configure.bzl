@@ -1,9 +1,25 @@
-"""Finds the CUDA toolkit ($CUDA_PATH, else /usr/local/cuda) and shows it as a repository."""
+"""Finds the CUDA toolkit and shows it as a repository.
+
+It is looked for where tools/setup.sh looks: CUDA_PATH; else /usr/local/cuda; else
+the folder that tools/setup.sh lays out, MOEPLAN_CUDA_CACHE or ~/.cache/moeplan/cuda-13.0.
+"""
+
+def _find(rctx):
+    environ = rctx.os.environ
+    if environ.get("CUDA_PATH"):
+        return rctx.path(environ["CUDA_PATH"])
+    installed = rctx.path("/usr/local/cuda")
+    cache = rctx.path(environ.get("MOEPLAN_CUDA_CACHE") or
+                      (environ.get("HOME") or "/root") + "/.cache/moeplan/cuda-" + rctx.attr.version)
+    laid_out = cache.get_child("bin").get_child("nvcc").exists
+    if laid_out and not installed.get_child("bin").get_child("nvcc").exists:
+        return cache
+    return installed
 
 def _refuse(found, root, version):
     fail(("found {} at {}, but moeplan is built with CUDA {} exactly: install that toolkit " +
-          "there, or point to it with CUDA_PATH (export CUDA_PATH=/path/to/cuda-{}, or " +
-          "--repo_env=CUDA_PATH=... on Bazel's command line)").format(found, root, version, version))
+          "there, point to it with CUDA_PATH (export CUDA_PATH=/path/to/cuda-{}, or " +
+          "--repo_env=CUDA_PATH=... on Bazel's command line), or run tools/setup.sh").format(found, root, version, version))
 
 def _check_version(rctx, root):
     """Refuses any release but the one asked for: its number decides the kernels' bits."""
@@ -21,7 +37,7 @@ def _check_version(rctx, root):
     _refuse(found, root, version)
 
 def _cuda_configure_impl(rctx):
-    root = rctx.path(rctx.os.environ.get("CUDA_PATH") or "/usr/local/cuda")
+    root = _find(rctx)
     _check_version(rctx, root)
 
     libdir = root.get_child("lib64")
@@ -51,6 +67,10 @@ cuda_configure = repository_rule(
     implementation = _cuda_configure_impl,
     attrs = {"version": attr.string(mandatory = True)},
     configure = True,
-    environ = ["CUDA_PATH"],
+    environ = [
+        "CUDA_PATH",
+        "HOME",
+        "MOEPLAN_CUDA_CACHE",
+    ],
     local = True,
 )
