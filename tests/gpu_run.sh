@@ -54,7 +54,7 @@ gpu=$(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>/dev/nu
 {
   echo "date    $(date -u +%Y-%m-%dT%H:%M:%SZ)"
   echo "gpu     ${gpu:-none}"
-  echo "system  $(nproc) processors, $(uname -sr)"
+  echo "system  $(nproc) processors"
   [ ${#lines[@]} -eq 0 ] || printf '%s\n' "${lines[@]}"
   echo "total   $total_passed passed, $total_failed failed, $total_skipped skipped;" \
     "$binaries binaries, $bad of them failed"
