@@ -12,6 +12,8 @@ static const char* const names[] = {
     "/usr/local/cuda/lib64/libcublasLt.so.13",
 };
 
+/* Stays open: the library loses memory when it is closed, and opening it again
+ * costs nothing. */
 static void* open_library(void) {
   void* library = NULL;
   for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
@@ -26,11 +28,7 @@ enum moeplan_status moeplan_cublaslt_version(size_t* version_out) {
   if (library == NULL) return moeplan_status_cublas_error;
   __typeof__(&cublasLtGetVersion) get_version = NULL;
   *(void**)(&get_version) = dlsym(library, "cublasLtGetVersion");
-  if (get_version == NULL) {
-    dlclose(library);
-    return moeplan_status_cublas_error;
-  }
+  if (get_version == NULL) return moeplan_status_cublas_error;
   *version_out = get_version();
-  dlclose(library);
   return moeplan_status_success;
 }

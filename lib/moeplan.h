@@ -120,8 +120,8 @@ MOEPLAN_API const char* moeplan_status_string(enum moeplan_status status);
 
 /* ---- cuBLASLt (opened at run time) --------------------------------------- */
 
-/* cuBLASLt's version (130100 for 13.1.0). Opens libcublasLt.so.13 for
- * the call: by the loader's search path, then in /usr/local/cuda/lib64.
+/* cuBLASLt's version (130100 for 13.1.0). Opens libcublasLt.so.13
+ * and leaves it open: by the loader's search path, then in /usr/local/cuda/lib64.
  * cublas_error when it is not found or lacks a function the library uses. */
 MOEPLAN_API enum moeplan_status moeplan_cublaslt_version(size_t* version_out);
 
