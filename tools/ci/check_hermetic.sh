@@ -30,7 +30,7 @@ trap finish EXIT
 hidden=()
 for folder in "$checkout" "${HOME:-}"; do
   case "$work/ $cuda/" in
-    "$folder"/* | *" $folder"/*) ;;
+    "${folder%/}"/* | *" ${folder%/}"/*) ;;
     *) [ ! -d "$folder" ] || hidden+=("$folder") ;;
   esac
 done
