@@ -4,14 +4,16 @@
 #include "lib/check.h"
 #include "lib/kernel_table.h"
 
+_Static_assert(MOEP_GROUP_UP_BYTES <= MOEP_GROUP_DOWN_BYTES,
+               "what holds the down kernel holds the up kernel");
+
 /* Rows of x that fit beside the rest in a block's shared memory. */
 static uint32_t group_rows(const struct moep_device* device,
                            const struct moep_dims* dims) {
   if (moep_device_is_host(device)) return MOEP_UNION_ROWS;
   const uint32_t front =
       MOEP_FRONT_BYTES + dims->hidden / MOEP_ROUTER_SEGMENT_K * 512;
-  if (device->shared_bytes < MOEP_GROUP_UP_BYTES ||
-      device->shared_bytes < MOEP_GROUP_DOWN_BYTES ||
+  if (device->shared_bytes < MOEP_GROUP_DOWN_BYTES ||
       device->shared_bytes < front) {
     return 0;
   }

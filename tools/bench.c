@@ -214,15 +214,19 @@ static enum tool_status open_and_run(struct tool_bench_run* run,
   if (status != tool_ok) goto close_memory;
   status = tool_machine_measure(run->args->device, &machine, error);
   if (status != tool_ok) goto close_session;
-  run->machine = &machine;
-  run->session = &session;
-  run->memory = &memory;
+  /* Locals whose addresses are taken back below. */
+  run->machine = &machine; /* cppcheck-suppress autoVariables */
+  run->session = &session; /* cppcheck-suppress autoVariables */
+  run->memory = &memory;   /* cppcheck-suppress autoVariables */
   run->seconds = run->args->bench.seconds;
   if (run->seconds == 0.0) run->seconds = memory.stream == NULL ? 0.2 : 1.0;
   status = run_all(run, error);
   free(run->host_ids);
   free(run->host_weights);
   free(run->host_y);
+  run->machine = NULL;
+  run->session = NULL;
+  run->memory = NULL;
 close_session:
   tool_session_close(&session);
 close_memory:

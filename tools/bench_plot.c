@@ -55,7 +55,9 @@ static void scale_axis(struct drawing* drawing) {
 static void draw_axes(const struct drawing* drawing) {
   const struct tool_bench_report* report = drawing->report;
   FILE* out = drawing->out;
-  for (double us = 0.0; us <= drawing->top_us * 1.001; us += drawing->step_us) {
+  const int lines = (int)round(drawing->top_us / drawing->step_us);
+  for (int line = 0; line <= lines; line++) {
+    const double us = line * drawing->step_us;
     const double y = y_of(drawing, us * 1e-6);
     fprintf(out,
             "<line x1=\"%d\" y1=\"%.1f\" x2=\"%d\" y2=\"%.1f\" "

@@ -63,9 +63,9 @@ static struct moeplan_binding bind_set(const struct bench_plan* bench,
   struct moeplan_binding binding = run->binding;
   binding.trace = (struct moeplan_trace_ring){.ids = NULL};
   binding.site = run->site.blobs[set % run->site.copies];
-  binding.x = run->x + set * run->max_rows * row_bytes;
+  binding.x = run->x + (size_t)set * run->max_rows * row_bytes;
   if (draws_ids(run)) {
-    const size_t offset = set * slots_of(bench) * sizeof(int32_t);
+    const size_t offset = (size_t)set * slots_of(bench) * sizeof(int32_t);
     binding.topk_ids = (const void*)(run->ids + offset);
     binding.topk_weights = (const void*)(run->weights + offset);
   }

@@ -163,7 +163,7 @@ enum tool_status tool_bench_site_place(const struct tool_session* session,
   struct tool_bench_site out = {.bytes = tool_bench_site_bytes(config),
                                 .copies = copies};
   const struct addresses addresses = {
-      calloc(2 * PROJECTIONS * experts + 1, sizeof(*addresses.experts)),
+      calloc((size_t)2 * PROJECTIONS * experts + 1, sizeof(*addresses.experts)),
       calloc(PROJECTIONS * experts + 1, sizeof(*addresses.scales))};
   enum tool_status status =
       addresses.experts == NULL || addresses.scales == NULL
