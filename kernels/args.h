@@ -9,7 +9,6 @@
 #include "kernels/kset.h"
 #include "kernels/route.h"
 #include "kernels/site_table.h"
-#include "kernels/union.h"
 
 /* The rows one node works on: begin .. begin + count of the plan's total. All
  * row indexes are absolute. */
@@ -17,6 +16,13 @@ struct moep_rows {
   uint32_t begin, count, total;
   const int32_t* live_rows; /* one int32, or null: all rows live */
 };
+
+/* First row past the ones to do. */
+MOEP_INLINE uint32_t moep_rows_end(const struct moep_rows* rows) {
+  const uint32_t live = moep_live_rows(rows->live_rows, rows->total);
+  const uint32_t end = rows->begin + rows->count;
+  return live < end ? live : end;
+}
 
 /* Where tests read float32 accumulators before any rounding: total over the
  * segments, before the epilogue. Null outside tests. */
@@ -79,12 +85,6 @@ struct moep_ffn_down_args {
   struct moep_tap tap;
 };
 
-/* logits and the shared expert's first half in one node; width may be 0. */
-struct moep_front_args {
-  struct moep_logits_args logits;
-  struct moep_ffn_up_args ffn;
-};
-
 /* ids and weights of each row: from logits, or copied from outside. Rows that
  * are not live get id -1 and weight 0. Live rows go to the trace ring; the
  * fused operations also move its cursor. */
@@ -92,7 +92,7 @@ struct moep_route_args {
   struct moep_rows rows;
   struct moep_route_rule rule;
   const struct moep_site_table* site;
-  const float* logits;           /* [R, E] */
+  float* logits;                 /* [R, E]; group writes them */
   const int32_t* external_ids;   /* [R, topk], or null */
   const float* external_weights; /* [R, topk] */
   int32_t* ids;                  /* [R, topk]; -1: unfilled */
@@ -100,53 +100,19 @@ struct moep_route_args {
   struct moep_trace trace;
 };
 
-/* h[slot] = swiglu(expert.gate x, expert.up x), zero-padded. On the host in p
- * order; the CUDA kernels of a group, which alone read what they wrote, keep
- * each block of 128 in lane order (nvfp4_gemv.cuh). */
-struct moep_expert_up_args {
-  struct moep_x x;
-  const struct moep_site_table* site;
-  uint16_t* h; /* [S, Ip] bf16 */
-  uint32_t hidden, inter;
-  float limit;
-  struct moep_tap tap;
-};
-
-/* Shared memory of the CUDA blocks of a group, at least: union_up beside its rows
- * of x (each padded_k(hidden) x 2 + MOEP_GROUP_ROW_BYTES), union_down in all, and
- * front beside the totals of the router's segments (512 bytes each). The
- * kernels assert them; the planner narrows the groups of wide sites. */
-enum {
-  MOEP_GROUP_UP_BYTES = 81 * 1024,
-  MOEP_GROUP_DOWN_BYTES = 90 * 1024,
-  MOEP_FRONT_BYTES = 113 * 1024,
-  MOEP_GROUP_ROW_BYTES = 64, /* behind each row of x */
-};
-
-struct moep_union_table {
-  int32_t* eid;  /* [64] */
-  int32_t* slot; /* [64, 8] */
-};
-
-/* decode: route, then up. verify: route, the union of the rows, then up. */
-struct moep_route_up_args {
+/* A routed site for at most 8 rows: logits, routing, the union of the rows'
+ * experts, h[slot] = swiglu(expert.gate x, expert.up x), y[r] = sum_j w[j]
+ * bf16(expert.down h[slot]) + ffn.down swiglu(ffn.gate x[r], ffn.up x[r]). On the
+ * host h is in p order; the CUDA kernel, which alone reads what it wrote, keeps
+ * each block of 128 in lane order (nvfp4_gemv.cuh). width may be 0. */
+struct moep_group_args {
   struct moep_route_args route;
-  struct moep_expert_up_args up;
-  struct moep_union_table table; /* union_up only */
-};
-
-/* y[r] = sum_j w[j] bf16(expert.down h[slot]) + ffn.down ffn_h[r]. */
-struct moep_down_combine_args {
-  struct moep_rows rows;
-  struct moep_route_args route; /* to route again instead of waiting for ids */
-  const struct moep_site_table* site;
-  const int32_t* ids;            /* [R, topk] */
-  const float* weights;          /* [R, topk] */
-  const uint16_t* h;             /* [S, Ip] bf16, as expert_up wrote it */
-  const uint16_t* ffn_h;         /* [R, W] bf16; unused when width is 0 */
-  struct moep_union_table table; /* union_down only */
+  struct moep_x x;
+  uint16_t* h;     /* [S, Ip] bf16, zero-padded */
+  uint16_t* ffn_h; /* [R, W] bf16 */
   struct moep_y y;
-  uint32_t hidden, inter, topk, experts, width;
+  uint32_t hidden, inter, width;
+  float limit;
   struct moep_tap tap;
 };
 

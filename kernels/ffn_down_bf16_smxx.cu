@@ -54,7 +54,7 @@ __global__ void __launch_bounds__(moep::kMaxThreads)
   extern __shared__ float4 totals[];  // [segments, kTiles, 32]
   moep::griddepcontrol_wait();
   moep::griddepcontrol_launch_dependents();
-  const uint32_t end = moep::rows_end(args.rows);
+  const uint32_t end = moep_rows_end(&args.rows);
   const uint32_t warp = threadIdx.x / moep::kLanes;
   const uint32_t lane = threadIdx.x % moep::kLanes;
   const moep::Place place = moep::place_of_block();

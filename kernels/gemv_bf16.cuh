@@ -124,12 +124,6 @@ inline size_t chain_shared_bytes(uint32_t tiles, uint32_t k) {
   return size_t{tiles} * segments_of(k) * kLanes * sizeof(float4);
 }
 
-// First row past the ones to do.
-__device__ __forceinline__ uint32_t rows_end(const moep_rows& rows) {
-  return min(rows.begin + rows.count,
-             moep_live_rows(rows.live_rows, rows.total));
-}
-
 }  // namespace moep
 
 #endif  // MOEPLAN_KERNELS_GEMV_BF16_CUH_

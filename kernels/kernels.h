@@ -21,22 +21,18 @@ struct moep_launch {
 };
 
 /* Operations. X(name, argument struct). */
-#define MOEP_OP_MAP(X)                           \
-  X(front, struct moep_front_args)               \
-  X(route_up, struct moep_route_up_args)         \
-  X(down_combine, struct moep_down_combine_args) \
-  X(union_up, struct moep_route_up_args)         \
-  X(union_down, struct moep_down_combine_args)   \
-  X(logits, struct moep_logits_args)             \
-  X(ffn_up, struct moep_ffn_up_args)             \
-  X(route, struct moep_route_args)               \
-  X(sort_count, struct moep_sort_args)           \
-  X(sort_scan, struct moep_sort_args)            \
-  X(sort_scatter, struct moep_sort_args)         \
-  X(permute_x, struct moep_permute_x_args)       \
-  X(grouped_up, struct moep_grouped_args)        \
-  X(grouped_down, struct moep_grouped_args)      \
-  X(ffn_down, struct moep_ffn_down_args)         \
+#define MOEP_OP_MAP(X)                      \
+  X(group, struct moep_group_args)          \
+  X(logits, struct moep_logits_args)        \
+  X(ffn_up, struct moep_ffn_up_args)        \
+  X(route, struct moep_route_args)          \
+  X(sort_count, struct moep_sort_args)      \
+  X(sort_scan, struct moep_sort_args)       \
+  X(sort_scatter, struct moep_sort_args)    \
+  X(permute_x, struct moep_permute_x_args)  \
+  X(grouped_up, struct moep_grouped_args)   \
+  X(grouped_down, struct moep_grouped_args) \
+  X(ffn_down, struct moep_ffn_down_args)    \
   X(combine, struct moep_combine_args)
 
 enum moep_op {

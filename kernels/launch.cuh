@@ -18,21 +18,30 @@ namespace moep {
 #undef MOEP_CUDA_KERNEL
 
 // Launch `kernel` as planned. With launch.pdl it may start before the node
-// before it ends: the kernel opens with griddepcontrol_wait.
+// before it ends: the kernel opens with griddepcontrol_wait. A cooperative one
+// starts when there is room for all of its blocks.
 template <typename Args>
 cudaError_t launch(void (*kernel)(Args), const Args& args,
                    const moep_launch& launch, uint32_t threads,
-                   size_t shared_bytes, cudaStream_t stream) {
-  cudaLaunchAttribute attribute = {};
-  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attribute.val.programmaticStreamSerializationAllowed = 1;
+                   size_t shared_bytes, cudaStream_t stream,
+                   bool cooperative = false) {
+  cudaLaunchAttribute attributes[2] = {};
   cudaLaunchConfig_t config = {};
   config.gridDim = dim3(launch.grid[0], launch.grid[1]);
   config.blockDim = dim3(threads);
   config.dynamicSmemBytes = shared_bytes;
   config.stream = stream;
-  config.attrs = &attribute;
-  config.numAttrs = launch.pdl != 0 ? 1 : 0;
+  config.attrs = attributes;
+  if (launch.pdl != 0) {
+    cudaLaunchAttribute& attribute = attributes[config.numAttrs++];
+    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attribute.val.programmaticStreamSerializationAllowed = 1;
+  }
+  if (cooperative) {
+    cudaLaunchAttribute& attribute = attributes[config.numAttrs++];
+    attribute.id = cudaLaunchAttributeCooperative;
+    attribute.val.cooperative = 1;
+  }
   return cudaLaunchKernelEx(&config, kernel, args);
 }
 

@@ -29,18 +29,23 @@ struct NvBlock {
   uint32_t scale[2];  // two E4M3 codes each
 };
 
-__device__ __forceinline__ NvRows nv_rows(const moep_nvfp4& low,
-                                          const moep_nvfp4& high, uint64_t row,
-                                          uint64_t high_row, uint32_t k) {
+// Rows of [.., k] weights, from k `begin` on, a multiple of 128.
+__device__ __forceinline__ NvRows nv_rows(const uint8_t* low,
+                                          const uint8_t* low_scale,
+                                          const uint8_t* high,
+                                          const uint8_t* high_scale,
+                                          uint64_t low_row, uint64_t high_row,
+                                          uint32_t k, uint32_t begin) {
   const uint32_t t = threadIdx.x % 4;
-  return {{low.weight + row * (k / 2) + t * 16,
-           high.weight + high_row * (k / 2) + t * 16},
-          {low.scale + row * (k / 16) + t * 2,
-           high.scale + high_row * (k / 16) + t * 2}};
+  const uint32_t weight = begin / 2 + t * 16, scale = begin / 16 + t * 2;
+  return {
+      {low + low_row * (k / 2) + weight, high + high_row * (k / 2) + weight},
+      {low_scale + low_row * (k / 16) + scale,
+       high_scale + high_row * (k / 16) + scale}};
 }
 
 // One row's part of a block, zeros past k; `left` is what is left of k from the
-// lane's first k on. Rows are 16-byte aligned only if k is a multiple of 32.
+// lane's first k on. wide: the row is 16-byte aligned, k a multiple of 32.
 __device__ __forceinline__ void nv_load_row(const uint8_t* weight,
                                             const uint8_t* scale, int32_t left,
                                             bool wide, uint4& words,
@@ -64,14 +69,15 @@ __device__ __forceinline__ void nv_load_row(const uint8_t* weight,
   codes |= ld_global_nc_u8(scale + 1) << 8;
 }
 
-// Load block `block` and move the rows past it.
-__device__ __forceinline__ void nv_load(NvRows& rows, uint32_t block,
-                                        uint32_t k, NvBlock& out) {
+// Load a block and move the rows past it. k_left: k of the row from the block's
+// first on; wide: rows are 16-byte aligned.
+__device__ __forceinline__ void nv_load(NvRows& rows, uint32_t k_left,
+                                        bool wide, NvBlock& out) {
   const int32_t left =
-      static_cast<int32_t>(k - block * MOEP_BLOCK_K - threadIdx.x % 4 * 32);
+      static_cast<int32_t>(k_left) - static_cast<int32_t>(threadIdx.x % 4 * 32);
 #pragma unroll
   for (int r = 0; r < 2; r++) {
-    nv_load_row(rows.weight[r], rows.scale[r], left, k % 32 == 0, out.weight[r],
+    nv_load_row(rows.weight[r], rows.scale[r], left, wide, out.weight[r],
                 out.scale[r]);
     rows.weight[r] += MOEP_BLOCK_K / 2;
     rows.scale[r] += MOEP_BLOCK_K / 16;
@@ -92,17 +98,23 @@ __device__ __forceinline__ uint32_t word_of(const uint4& v, int j) {
   return j == 0 ? v.x : j == 1 ? v.y : j == 2 ? v.z : v.w;
 }
 
-// The 8 steps of one block. operand(j) gives the lane's four words of the 32
+// A lane's activations of one block: word j is its four words of the 32
 // positions from 32 j on, in the order (h, c) of kset.h.
-template <typename Operand>
+struct NvOperands {
+  uint4 word[4];
+};
+
+// The 8 steps of one block. Once word j is used, next(j, word) may load the word
+// of the next block into it.
+template <typename Next>
 __device__ __forceinline__ void nv_block(const NvBlock& block, float (&acc)[4],
-                                         Operand operand) {
+                                         NvOperands& operands, Next next) {
   uint32_t scale[2][2];
   nv_scales(block.scale[0], scale[0]);
   nv_scales(block.scale[1], scale[1]);
 #pragma unroll
   for (int j = 0; j < 4; j++) {
-    const uint4 b = operand(j);
+    uint4& b = operands.word[j];
     const moep_e2m1_pairs low = moep_unpack_e2m1(word_of(block.weight[0], j));
     const moep_e2m1_pairs high = moep_unpack_e2m1(word_of(block.weight[1], j));
     const uint32_t s0 = scale[0][j / 2], s1 = scale[1][j / 2];
@@ -116,6 +128,7 @@ __device__ __forceinline__ void nv_block(const NvBlock& block, float (&acc)[4],
         mul_bf16x2(low.pair[3], s0), mul_bf16x2(high.pair[3], s1)};
     const uint32_t b1[2] = {b.z, b.w};
     mma_m16n8k16_bf16(acc, a1, b1);
+    next(j, b);
   }
 }
 

@@ -56,13 +56,19 @@ __device__ __forceinline__ uint32_t ld_global_nc_u8(const void* address) {
   return value;
 }
 
-// Asynchronous copies into shared memory, past the L1, in groups. Addresses of
-// shared memory are 32-bit.
+// The policy that createpolicy.fractional.L2::evict_first gives for all lines
+// (CUTLASS names it so too): what is read once does not push code and activations
+// out of the L2.
+constexpr uint64_t kEvictFirst = 0x12F0000000000000;
+
+// Asynchronous copies of what is read once into shared memory, past the L1, in
+// groups. Addresses of shared memory are 32-bit.
 __device__ __forceinline__ void cp_async_16(uint32_t shared,
                                             const void* global) {
   asm volatile(
-      "cp.async.cg.shared.global.L2::256B [%0], [%1], 16;" ::"r"(shared),
-      "l"(global)
+      "cp.async.cg.shared.global.L2::cache_hint.L2::256B [%0], [%1], 16, %2;" ::
+          "r"(shared),
+      "l"(global), "l"(kEvictFirst)
       : "memory");
 }
 __device__ __forceinline__ void cp_async_commit_group() {
@@ -90,9 +96,31 @@ __device__ __forceinline__ uint2 ld_shared_v2(uint32_t address) {
                : "r"(address));
   return value;
 }
+__device__ __forceinline__ uint32_t ld_shared_u32(uint32_t address) {
+  uint32_t value;
+  asm volatile("ld.shared.u32 %0, [%1];" : "=r"(value) : "r"(address));
+  return value;
+}
 __device__ __forceinline__ uint32_t ld_shared_u16(uint32_t address) {
   uint16_t value;
   asm volatile("ld.shared.u16 %0, [%1];" : "=h"(value) : "r"(address));
+  return value;
+}
+
+__device__ __forceinline__ uint32_t dynamic_shared_bytes() {
+  uint32_t bytes;
+  asm("mov.u32 %0, %dynamic_smem_size;" : "=r"(bytes));
+  return bytes;
+}
+
+// What another warp may have changed.
+__device__ __forceinline__ uint32_t
+ld_volatile_shared_u32(const uint32_t* pointer) {
+  uint32_t value;
+  asm volatile("ld.volatile.shared.u32 %0, [%1];"
+               : "=r"(value)
+               : "r"(shared_address(pointer))
+               : "memory");
   return value;
 }
 

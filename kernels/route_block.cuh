@@ -8,6 +8,7 @@
 
 #include "kernels/args.h"
 #include "kernels/ptx_sm80.cuh"
+#include "kernels/union.h"
 
 namespace moep {
 
@@ -82,16 +83,19 @@ __device__ __forceinline__ void score_block(const moep_route_args& args,
   __syncthreads();
 }
 
-constexpr uint32_t kLaneKeys = MOEP_MAX_EXPERTS / 32;
+// Keys of a lane: of 384 experts, or of all.
+constexpr uint32_t kFewKeys = 12, kManyKeys = MOEP_MAX_EXPERTS / 32;
 
 // The best of a lane's keys, of the experts lane, lane + 32, ..; 0 if all are
 // taken. No key of an expert is 0: -infinity is the least.
-__device__ __forceinline__ uint32_t best_of_lane(
-    const uint32_t (&keys)[kLaneKeys], uint32_t experts, uint32_t& expert) {
+template <uint32_t kKeys>
+__device__ __forceinline__ uint32_t best_of_lane(const uint32_t (&keys)[kKeys],
+                                                 uint32_t experts,
+                                                 uint32_t& expert) {
   uint32_t best = 0;
   expert = ~0u;
 #pragma unroll
-  for (uint32_t i = 0; i < kLaneKeys; i++) {
+  for (uint32_t i = 0; i < kKeys; i++) {
     if (i * 32 < experts && keys[i] > best) {
       best = keys[i];
       expert = i * 32 + threadIdx.x % 32;
@@ -102,14 +106,15 @@ __device__ __forceinline__ uint32_t best_of_lane(
 
 // One row, by one warp: topk times the largest key, of equal ones the lowest
 // expert.
+template <uint32_t kKeys>
 __device__ __forceinline__ void select_row(const moep_route_rule& rule,
                                            const float* scores,
                                            const uint32_t* keys, int32_t* ids,
                                            float* weights) {
   const uint32_t lane = threadIdx.x % 32;
-  uint32_t own[kLaneKeys];
+  uint32_t own[kKeys];
 #pragma unroll
-  for (uint32_t i = 0; i < kLaneKeys; i++) {
+  for (uint32_t i = 0; i < kKeys; i++) {
     const uint32_t e = i * 32 + lane;
     own[i] = e < rule.experts ? keys[e] : 0;
   }
@@ -124,7 +129,7 @@ __device__ __forceinline__ void select_row(const moep_route_rule& rule,
     }
     if (own_expert == expert) {
 #pragma unroll
-      for (uint32_t i = 0; i < kLaneKeys; i++) {
+      for (uint32_t i = 0; i < kKeys; i++) {
         own[i] = i * 32 + lane == expert ? 0 : own[i];
       }
       best = best_of_lane(own, rule.experts, own_expert);
@@ -243,8 +248,13 @@ __device__ __forceinline__ void route_block(const moep_route_args& args,
     float* weights = shared.weights + r * topk;
     if (routed && r < alive) {
       const uint32_t at = r * args.rule.experts;
-      select_row(args.rule, scratch.scores + at, scratch.keys + at, ids,
-                 weights);
+      if (args.rule.experts <= kFewKeys * 32) {
+        select_row<kFewKeys>(args.rule, scratch.scores + at, scratch.keys + at,
+                             ids, weights);
+      } else {
+        select_row<kManyKeys>(args.rule, scratch.scores + at, scratch.keys + at,
+                              ids, weights);
+      }
     } else {
       copy_row(args, args.rows.begin + r, r < alive, ids, weights);
     }

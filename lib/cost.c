@@ -47,17 +47,6 @@ static struct cost cost_ffn_up(const struct sizes* s) {
   };
 }
 
-static struct cost cost_front(const struct sizes* s) {
-  const struct cost logits = cost_logits(s), up = cost_ffn_up(s);
-  return (struct cost){
-      .columns = logits.columns + up.columns,
-      .entries = logits.entries,
-      /* x is read once for both. */
-      .bytes = logits.bytes + up.bytes - 2 * s->rows * s->hidden,
-      .flop = logits.flop + up.flop,
-  };
-}
-
 static struct cost cost_route(const struct sizes* s) {
   return (struct cost){
       .entries = s->rows,
@@ -65,26 +54,17 @@ static struct cost cost_route(const struct sizes* s) {
   };
 }
 
-static struct cost cost_route_up(const struct sizes* s) {
+/* x and h are read where they were written, in the L2 or nearer: once. */
+static struct cost cost_group(const struct sizes* s) {
+  const struct cost logits = cost_logits(s), ffn = cost_ffn_up(s);
   return (struct cost){
       .columns = s->inter,
       .entries = s->experts_hit,
-      .bytes = s->experts_hit * nvfp4_bytes(2 * s->inter * s->hidden) +
-               2 * s->rows * s->hidden + 4 * s->rows * s->experts +
-               2 * s->slots * s->inter_padded + 8 * s->slots,
-      .flop = 4 * s->slots * s->inter * s->hidden,
-  };
-}
-
-static struct cost cost_down_combine(const struct sizes* s) {
-  return (struct cost){
-      .columns = s->hidden,
-      .entries = 1,
-      .bytes = s->experts_hit * nvfp4_bytes(s->inter * s->hidden) +
+      .bytes = logits.bytes + ffn.bytes - 2 * s->rows * s->hidden +
+               s->experts_hit * nvfp4_bytes(3 * s->inter * s->hidden) +
                2 * s->width * s->hidden + 2 * s->slots * s->inter_padded +
-               2 * s->rows * s->width + 8 * s->slots +
-               s->rows * s->hidden * s->y_bytes,
-      .flop = 2 * s->slots * s->inter * s->hidden +
+               8 * s->slots + s->rows * s->hidden * s->y_bytes,
+      .flop = logits.flop + ffn.flop + 6 * s->slots * s->inter * s->hidden +
               2 * s->rows * s->width * s->hidden + 2 * s->slots * s->hidden,
   };
 }
@@ -143,11 +123,7 @@ static struct cost cost_combine(const struct sizes* s) {
 }
 
 static struct cost (*const cost_of_op[MOEP_OP_COUNT])(const struct sizes*) = {
-    [moep_op_front] = cost_front,
-    [moep_op_route_up] = cost_route_up,
-    [moep_op_down_combine] = cost_down_combine,
-    [moep_op_union_up] = cost_route_up,
-    [moep_op_union_down] = cost_down_combine,
+    [moep_op_group] = cost_group,
     [moep_op_logits] = cost_logits,
     [moep_op_ffn_up] = cost_ffn_up,
     [moep_op_route] = cost_route,

@@ -37,11 +37,6 @@ static struct moep_y y_of(const struct source* s) {
   };
 }
 
-static struct moep_union_table union_of(const struct source* s) {
-  return (struct moep_union_table){.eid = at(s, moep_buffer_union_eid),
-                                   .slot = at(s, moep_buffer_union_slot)};
-}
-
 static struct moep_logits_args logits_of(const struct source* s) {
   return (struct moep_logits_args){
       .rows = rows_of(s),
@@ -119,44 +114,17 @@ static struct moep_grouped_args grouped_of(const struct source* s) {
   };
 }
 
-static void fill_front(const struct source* s, union moep_args* args) {
-  args->front = (struct moep_front_args){logits_of(s), ffn_up_of(s)};
-}
-
-static void fill_route_up(const struct source* s, union moep_args* args) {
-  args->route_up = (struct moep_route_up_args){
+static void fill_group(const struct source* s, union moep_args* args) {
+  args->group = (struct moep_group_args){
       .route = route_of(s),
-      .up = {.x = x_of(s),
-             .site = s->binding->site,
-             .h = at(s, moep_buffer_expert_h),
-             .hidden = s->dims->hidden,
-             .inter = s->dims->inter,
-             .limit = s->dims->limit,
-             .tap = s->tap},
-  };
-}
-
-static void fill_union_up(const struct source* s, union moep_args* args) {
-  fill_route_up(s, args);
-  args->union_up.table = union_of(s);
-}
-
-static void fill_down_combine(const struct source* s, union moep_args* args) {
-  args->down_combine = (struct moep_down_combine_args){
-      .rows = rows_of(s),
-      .route = route_of(s),
-      .site = s->binding->site,
-      .ids = at(s, moep_buffer_topk_ids),
-      .weights = at(s, moep_buffer_topk_weights),
+      .x = x_of(s),
       .h = at(s, moep_buffer_expert_h),
       .ffn_h = at(s, moep_buffer_ffn_h),
-      .table = union_of(s),
       .y = y_of(s),
       .hidden = s->dims->hidden,
       .inter = s->dims->inter,
-      .topk = s->dims->topk,
-      .experts = s->dims->experts,
       .width = s->dims->width,
+      .limit = s->dims->limit,
       .tap = s->tap,
   };
 }
@@ -225,22 +193,12 @@ static void fill_combine(const struct source* s, union moep_args* args) {
 typedef void (*fill_fn)(const struct source* s, union moep_args* args);
 
 static const fill_fn fill_of_op[MOEP_OP_COUNT] = {
-    [moep_op_front] = fill_front,
-    [moep_op_route_up] = fill_route_up,
-    [moep_op_down_combine] = fill_down_combine,
-    [moep_op_union_up] = fill_union_up,
-    [moep_op_union_down] = fill_down_combine,
-    [moep_op_logits] = fill_logits,
-    [moep_op_ffn_up] = fill_ffn_up,
-    [moep_op_route] = fill_route,
-    [moep_op_sort_count] = fill_sort,
-    [moep_op_sort_scan] = fill_sort,
-    [moep_op_sort_scatter] = fill_sort,
-    [moep_op_permute_x] = fill_permute_x,
-    [moep_op_grouped_up] = fill_grouped,
-    [moep_op_grouped_down] = fill_grouped,
-    [moep_op_ffn_down] = fill_ffn_down,
-    [moep_op_combine] = fill_combine,
+    [moep_op_group] = fill_group,        [moep_op_logits] = fill_logits,
+    [moep_op_ffn_up] = fill_ffn_up,      [moep_op_route] = fill_route,
+    [moep_op_sort_count] = fill_sort,    [moep_op_sort_scan] = fill_sort,
+    [moep_op_sort_scatter] = fill_sort,  [moep_op_permute_x] = fill_permute_x,
+    [moep_op_grouped_up] = fill_grouped, [moep_op_grouped_down] = fill_grouped,
+    [moep_op_ffn_down] = fill_ffn_down,  [moep_op_combine] = fill_combine,
 };
 
 void moep_call_prepare(const struct moeplan_plan* plan, uint32_t index,

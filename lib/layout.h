@@ -22,8 +22,6 @@
   X(expert_h,       bf16, S, Ip)        /* p order; by slot, or sorted */   \
   X(slot_out,       bf16, S, H)         /* sorted order */                  \
   X(xp,             bf16, routed * R, Hp) /* x in p order */                \
-  X(union_eid,      i32,  routed, MOEP_UNION_ENTRIES)                       \
-  X(union_slot,     i32,  routed * MOEP_UNION_ENTRIES, MOEP_UNION_ROWS)     \
   X(sort_counts,    u32,  T, E)                                             \
   X(expert_offsets, u32,  routed, E + 1)                                    \
   X(sorted_slots,   i32,  R, k)                                             \

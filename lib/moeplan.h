@@ -326,8 +326,8 @@ enum moeplan_recipe {
   moeplan_recipe_auto = 0,       /* from the row count and the levers */
   moeplan_recipe_decode = 1,     /* 1 row */
   moeplan_recipe_verify = 2,     /* 1..cap rows over the union of experts */
-  moeplan_recipe_row_groups = 3, /* verify's nodes, group by group */
-  moeplan_recipe_per_row = 4,    /* decode's nodes, row by row */
+  moeplan_recipe_row_groups = 3, /* verify's node, group by group */
+  moeplan_recipe_per_row = 4,    /* decode's node, row by row */
   moeplan_recipe_prefill = 5,    /* sort by expert, grouped GEMM */
   moeplan_recipe_dense = 6,      /* dense sites, any row count */
 };
@@ -500,6 +500,10 @@ typedef struct moeplan_set* moeplan_set_t;
  *    plan afterwards, only the planner. On the host device: a prepared list of calls.
  * c) child graph (host): the plan's graph, cloned as one node of the caller's.
  *    Refused on the host device.
+ *
+ * A routed plan of up to cap rows is one cooperative kernel with a block on each
+ * SM (of sm_limit, if set): it starts when all of them have room, and a context
+ * with fewer SMs than the device refuses it (cuda_error).
  *
  * b and c work while the caller captures another stream of this thread. A plan
  * with host_dispatch runs by a) only, outside capture. */

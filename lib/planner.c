@@ -1,26 +1,21 @@
 #include "lib/planner.h"
 
-#include "kernels/args.h"
+#include "kernels/group_memory.h"
+#include "kernels/union.h"
 #include "lib/check.h"
 #include "lib/kernel_table.h"
 
-_Static_assert(MOEP_GROUP_UP_BYTES <= MOEP_GROUP_DOWN_BYTES,
-               "what holds the down kernel holds the up kernel");
-
-/* Rows of x that fit beside the rest in a block's shared memory. */
+/* Rows of a group whose block fits into an SM's shared memory; 0: not even one. */
 static uint32_t group_rows(const struct moep_device* device,
                            const struct moep_dims* dims) {
-  if (moep_device_is_host(device)) return MOEP_UNION_ROWS;
-  const uint32_t front =
-      MOEP_FRONT_BYTES + dims->hidden / MOEP_ROUTER_SEGMENT_K * 512;
-  if (device->shared_bytes < MOEP_GROUP_DOWN_BYTES ||
-      device->shared_bytes < front) {
-    return 0;
+  uint32_t rows = MOEP_UNION_ROWS;
+  if (moep_device_is_host(device)) return rows;
+  while (rows > 0 &&
+         moep_group_least_bytes(dims->hidden, dims->width, rows, dims->topk,
+                                dims->experts) > device->shared_bytes) {
+    rows--;
   }
-  const uint32_t rows =
-      (device->shared_bytes - MOEP_GROUP_UP_BYTES) /
-      (moep_padded_k(dims->hidden) * 2 + MOEP_GROUP_ROW_BYTES);
-  return rows < MOEP_UNION_ROWS ? rows : MOEP_UNION_ROWS;
+  return rows;
 }
 
 enum moeplan_status moep_planner_create(const struct moeplan_config* config,

@@ -1,8 +1,8 @@
 /* Row groups: more rows than one union holds, without the prefill recipe.
- * Verify's nodes, group after group, over one union table. */
+ * Verify's node, group after group, over one union table. */
 
 #include "plans/steps.h"
 
 const struct moep_recipe moep_recipe_row_groups = {
-    moeplan_recipe_row_groups, "row_groups",      moeplan_site_routed,
-    moep_split_groups,         moep_verify_steps, MOEP_GROUP_STEPS};
+    moeplan_recipe_row_groups, "row_groups",     moeplan_site_routed,
+    moep_split_groups,         moep_group_steps, MOEP_GROUP_STEPS};

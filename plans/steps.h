@@ -5,10 +5,9 @@
 
 #include "lib/recipe.h"
 
-enum { MOEP_GROUP_STEPS = 3 };
+enum { MOEP_GROUP_STEPS = 1 };
 
-extern const struct moep_step moep_decode_steps[MOEP_GROUP_STEPS];
-extern const struct moep_step moep_verify_steps[MOEP_GROUP_STEPS];
+extern const struct moep_step moep_group_steps[MOEP_GROUP_STEPS];
 
 extern const struct moep_recipe moep_recipe_decode;
 extern const struct moep_recipe moep_recipe_verify;

@@ -29,7 +29,7 @@ moeplan_config TopkOf32() {
 
 TEST(Announce, SentencesAreWholeOnes) {
   EXPECT_EQ(Announcement(FlashConfig(), 4, nullptr),
-            "plan of 4 rows: recipe verify, 3 nodes, 1 groups, tile n8; "
+            "plan of 4 rows: recipe verify, 1 nodes, 1 groups, tile n8; "
             "MOEPLAN_NO_ROW_BATCH chooses another");
   EXPECT_EQ(Announcement(DenseConfig(), 4, nullptr),
             "plan of 4 rows: recipe dense, 2 nodes, 1 groups, tile -; "

@@ -143,7 +143,6 @@ Wide Bound(const moep_dims& d, uint32_t rows) {
   bound += 4 * R * E;                    // logits
   bound += 4 * S + 4 * S;                // ids, weights
   bound += 2 * S * H + 4 * R * H;        // slot outputs, shared output
-  bound += 4 * 64 + 4 * 64 * 8;          // union of one group
   bound += 4 * ((S + 1023) / 1024) * E;  // sort: counts
   bound += 4 * S + 4 * S + 4 * (E + 1);  // sort: both ways, offsets
   return bound + 2 * R * padded(H);      // x in p order
@@ -153,16 +152,6 @@ TEST(Layout, StaysUnderTheDesignsBound) {
   ForEveryLayout([](const moep_dims& dims, uint32_t rows) {
     ASSERT_TRUE(LayoutOf(dims, rows).total_bytes <= Bound(dims, rows))
         << Name(dims, rows);
-  });
-}
-
-TEST(Layout, UnionTablesAreOneGroupsAtAnyRows) {
-  ForEveryLayout([](const moep_dims& dims, uint32_t rows) {
-    const size_t groups = dims.kind == moeplan_site_routed ? 1 : 0;
-    const moep_layout layout = LayoutOf(dims, rows);
-    ASSERT_EQ(layout.buffers[moep_buffer_union_eid].bytes, groups * 64 * 4);
-    ASSERT_EQ(layout.buffers[moep_buffer_union_slot].bytes,
-              groups * 64 * 8 * 4);
   });
 }
 

@@ -43,9 +43,9 @@ void ExpectPlans(const Change& change, std::initializer_list<Row> table) {
 
 TEST(Precedence, WithoutLeversRowsChoose) {
   ExpectPlans(nullptr, {
-                           {8, 1, kDecode, 1, 3},
-                           {8, 2, kVerify, 1, 3},
-                           {8, 8, kVerify, 1, 3},
+                           {8, 1, kDecode, 1, 1},
+                           {8, 2, kVerify, 1, 1},
+                           {8, 8, kVerify, 1, 1},
                            {8, 9, kPrefill, 1, 11},
                            {8, 16, kPrefill, 1, 11},
                            {8, 16384, kPrefill, 1, 11},
@@ -57,68 +57,68 @@ TEST(Precedence, AGroupHasAtMost64Ids) {
   ExpectPlans(SET(no_grouped = true),
               {
                   /* cap 8 of 16 */
-                  {4, 8, kVerify, 1, 3},
-                  {4, 9, kGroups, 2, 6},
-                  {4, 17, kGroups, 3, 9},
+                  {4, 8, kVerify, 1, 1},
+                  {4, 9, kGroups, 2, 2},
+                  {4, 17, kGroups, 3, 3},
                   /* cap 8 */
-                  {8, 8, kVerify, 1, 3},
-                  {8, 9, kGroups, 2, 6},
-                  {8, 16, kGroups, 2, 6},
-                  {8, 64, kGroups, 8, 24},
+                  {8, 8, kVerify, 1, 1},
+                  {8, 9, kGroups, 2, 2},
+                  {8, 16, kGroups, 2, 2},
+                  {8, 64, kGroups, 8, 8},
                   /* cap 7 */
-                  {9, 7, kVerify, 1, 3},
-                  {9, 8, kGroups, 2, 6},
-                  {9, 15, kGroups, 3, 9},
+                  {9, 7, kVerify, 1, 1},
+                  {9, 8, kGroups, 2, 2},
+                  {9, 15, kGroups, 3, 3},
                   /* cap 4 */
-                  {16, 1, kDecode, 1, 3},
-                  {16, 4, kVerify, 1, 3},
-                  {16, 5, kGroups, 2, 6},
-                  {16, 9, kGroups, 3, 9},
+                  {16, 1, kDecode, 1, 1},
+                  {16, 4, kVerify, 1, 1},
+                  {16, 5, kGroups, 2, 2},
+                  {16, 9, kGroups, 3, 3},
                   /* cap 2: an odd count has a group of 1 */
-                  {32, 2, kVerify, 1, 3},
-                  {32, 3, kPerRow, 3, 9},
-                  {32, 4, kGroups, 2, 6},
-                  {32, 5, kPerRow, 5, 15},
+                  {32, 2, kVerify, 1, 1},
+                  {32, 3, kPerRow, 3, 3},
+                  {32, 4, kGroups, 2, 2},
+                  {32, 5, kPerRow, 5, 5},
               });
-  ExpectPlans(nullptr, {{9, 8, kGroups, 2, 6},
-                        {16, 8, kGroups, 2, 6},
-                        {32, 7, kPerRow, 7, 21},
+  ExpectPlans(nullptr, {{9, 8, kGroups, 2, 2},
+                        {16, 8, kGroups, 2, 2},
+                        {32, 7, kPerRow, 7, 7},
                         {32, 9, kPrefill, 1, 11}});
 }
 
 TEST(Precedence, ASmallerCapMayForceGroupsOfOne) {
-  ExpectPlans(SET(row_batch_max = 1), {{8, 1, kDecode, 1, 3},
-                                       {8, 2, kPerRow, 2, 6},
-                                       {8, 8, kPerRow, 8, 24},
+  ExpectPlans(SET(row_batch_max = 1), {{8, 1, kDecode, 1, 1},
+                                       {8, 2, kPerRow, 2, 2},
+                                       {8, 8, kPerRow, 8, 8},
                                        {8, 9, kPrefill, 1, 11}});
-  ExpectPlans(SET(row_batch_max = 2), {{8, 2, kVerify, 1, 3},
-                                       {8, 3, kPerRow, 3, 9},
-                                       {8, 4, kGroups, 2, 6},
-                                       {8, 7, kPerRow, 7, 21},
-                                       {8, 8, kGroups, 4, 12}});
-  ExpectPlans(SET(row_batch_max = 3), {{8, 3, kVerify, 1, 3},
-                                       {8, 4, kGroups, 2, 6},
-                                       {8, 7, kGroups, 3, 9},
-                                       {8, 8, kGroups, 3, 9}});
+  ExpectPlans(SET(row_batch_max = 2), {{8, 2, kVerify, 1, 1},
+                                       {8, 3, kPerRow, 3, 3},
+                                       {8, 4, kGroups, 2, 2},
+                                       {8, 7, kPerRow, 7, 7},
+                                       {8, 8, kGroups, 4, 4}});
+  ExpectPlans(SET(row_batch_max = 3), {{8, 3, kVerify, 1, 1},
+                                       {8, 4, kGroups, 2, 2},
+                                       {8, 7, kGroups, 3, 3},
+                                       {8, 8, kGroups, 3, 3}});
   /* A cap above floor(64 / top_k) changes nothing. */
   ExpectPlans(
       SET(row_batch_max = 8),
-      {{16, 4, kVerify, 1, 3}, {16, 5, kGroups, 2, 6}, {9, 8, kGroups, 2, 6}});
+      {{16, 4, kVerify, 1, 1}, {16, 5, kGroups, 2, 2}, {9, 8, kGroups, 2, 2}});
 }
 
 TEST(Precedence, GroupedStartsAtItsMinimum) {
-  ExpectPlans(SET(grouped_min_rows = 32), {{8, 8, kVerify, 1, 3},
-                                           {8, 9, kGroups, 2, 6},
-                                           {8, 31, kGroups, 4, 12},
+  ExpectPlans(SET(grouped_min_rows = 32), {{8, 8, kVerify, 1, 1},
+                                           {8, 9, kGroups, 2, 2},
+                                           {8, 31, kGroups, 4, 4},
                                            {8, 32, kPrefill, 1, 11}});
   ExpectPlans(SET(grouped_min_rows = 9),
-              {{8, 8, kVerify, 1, 3}, {8, 9, kPrefill, 1, 11}});
+              {{8, 8, kVerify, 1, 1}, {8, 9, kPrefill, 1, 11}});
 }
 
 TEST(Precedence, UnionOffTouchesOnlyTheUnion) {
-  ExpectPlans(SET(no_row_batch = true), {{8, 1, kDecode, 1, 3},
-                                         {8, 2, kPerRow, 2, 6},
-                                         {8, 8, kPerRow, 8, 24},
+  ExpectPlans(SET(no_row_batch = true), {{8, 1, kDecode, 1, 1},
+                                         {8, 2, kPerRow, 2, 2},
+                                         {8, 8, kPerRow, 8, 8},
                                          {8, 9, kPrefill, 1, 11},
                                          {8, 64, kPrefill, 1, 11}});
   ExpectPlans(
@@ -126,7 +126,7 @@ TEST(Precedence, UnionOffTouchesOnlyTheUnion) {
         o.no_row_batch = true;
         o.no_grouped = true;
       },
-      {{8, 1, kDecode, 1, 3}, {8, 9, kPerRow, 9, 27}});
+      {{8, 1, kDecode, 1, 1}, {8, 9, kPerRow, 9, 9}});
 }
 
 TEST(Precedence, HostDispatchComesBeforeTheRowLevers) {
@@ -140,16 +140,16 @@ TEST(Precedence, HostDispatchComesBeforeTheRowLevers) {
 }
 
 TEST(Precedence, AForcedRecipeComesFirst) {
-  ExpectPlans(SET(recipe = moeplan_recipe_decode), {{8, 1, kDecode, 1, 3}});
+  ExpectPlans(SET(recipe = moeplan_recipe_decode), {{8, 1, kDecode, 1, 1}});
   ExpectPlans(SET(recipe = moeplan_recipe_verify),
-              {{8, 1, kVerify, 1, 3}, {8, 8, kVerify, 1, 3}});
+              {{8, 1, kVerify, 1, 1}, {8, 8, kVerify, 1, 1}});
   ExpectPlans(SET(recipe = moeplan_recipe_row_groups),
-              {{8, 1, kGroups, 1, 3},
-               {8, 8, kGroups, 1, 3},
-               {8, 300, kGroups, 38, 114},
-               {32, 3, kGroups, 2, 6}});
+              {{8, 1, kGroups, 1, 1},
+               {8, 8, kGroups, 1, 1},
+               {8, 300, kGroups, 38, 38},
+               {32, 3, kGroups, 2, 2}});
   ExpectPlans(SET(recipe = moeplan_recipe_per_row),
-              {{8, 1, kPerRow, 1, 3}, {8, 300, kPerRow, 300, 900}});
+              {{8, 1, kPerRow, 1, 1}, {8, 300, kPerRow, 300, 300}});
   ExpectPlans(
       [](auto& o) {
         o.recipe = moeplan_recipe_prefill;
@@ -169,8 +169,8 @@ TEST(Precedence, WithoutASharedExpertPrefillHasTwoNodesLess) {
   moeplan_config config = FlashConfig();
   config.shared_local_intermediate = 0;
   Planner planner(config);
-  EXPECT_EQ(Plan(planner, 1).info().nodes, 3u);
-  EXPECT_EQ(Plan(planner, 8).info().nodes, 3u);
+  EXPECT_EQ(Plan(planner, 1).info().nodes, 1u);
+  EXPECT_EQ(Plan(planner, 8).info().nodes, 1u);
   EXPECT_EQ(Plan(planner, 64).info().nodes, 9u);
 }
 
@@ -282,15 +282,15 @@ TEST(Precedence, RowsOutsideThePlannersAreRefused) {
 
 TEST(Precedence, MoreThan65536NodesAreRefused) {
   moeplan_config config = FlashConfig();
-  config.max_rows = 30000;
-  ExpectRefused(config, 21846, SET(recipe = moeplan_recipe_per_row),
+  config.max_rows = 70000;
+  ExpectRefused(config, 65537, SET(recipe = moeplan_recipe_per_row),
                 moeplan_status_unsupported_option,
-                "cannot plan 21846 rows by recipe per_row: 65538 nodes, at "
+                "cannot plan 65537 rows by recipe per_row: 65537 nodes, at "
                 "most 65536");
   Planner planner(config);
-  const Plan plan(planner, 21845,
+  const Plan plan(planner, 65536,
                   Options(SET(recipe = moeplan_recipe_per_row)));
-  EXPECT_EQ(plan.info().nodes, 65535u);
+  EXPECT_EQ(plan.info().nodes, 65536u);
 }
 
 TEST(Precedence, AMissingKernelIsRefused) {

@@ -77,7 +77,8 @@ TEST(Recipe, NothingIsReadBeforeItIsWritten) {
   });
 }
 
-// So that y may be x.
+// So that y may be x. A node that is a part of its own keeps the order itself: the
+// tests that run plans in place see it.
 TEST(Recipe, YIsWrittenLastAndXNotReadAfterwards) {
   ForEveryPlan([](const Plan& plan) {
     for (const auto& part : Parts(plan)) {
@@ -88,7 +89,8 @@ TEST(Recipe, YIsWrittenLastAndXNotReadAfterwards) {
             << moep_op_name(node->step->op);
         EXPECT_EQ(node->step->writes & MOEP_X, 0u);
         EXPECT_EQ(node->step->reads & MOEP_Y, 0u);
-        EXPECT_FALSE(last && (node->step->reads & MOEP_X) != 0)
+        EXPECT_FALSE(last && nodes.size() > 1 &&
+                     (node->step->reads & MOEP_X) != 0)
             << moep_op_name(node->step->op);
       }
     }

@@ -50,7 +50,7 @@ struct Router {
   const float* external_weights = nullptr;
   const int32_t* live_rows = nullptr;
 
-  void Run(const std::vector<float>& logits, uint32_t rows, uint32_t begin = 0,
+  void Run(std::vector<float> logits, uint32_t rows, uint32_t begin = 0,
            uint32_t count = 0) {
     alignas(8) unsigned char memory[sizeof(moep_site_table)] = {};
     auto* site = reinterpret_cast<moep_site_table*>(memory);

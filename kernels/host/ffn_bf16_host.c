@@ -1,4 +1,4 @@
-/* logits, ffn_up, ffn_down, front: the bf16 projections in natural k order. */
+/* logits, ffn_up, ffn_down: the bf16 projections in natural k order. */
 
 #include "kernels/host/ffn_bf16_host.h"
 
@@ -124,14 +124,14 @@ static uint64_t steps(uint32_t rows, uint32_t n, uint32_t k) {
   return (uint64_t)rows * n * (k / MOEP_STEP_K);
 }
 
-static void run_logits(const struct moep_logits_args* args, uint32_t threads) {
+void moep_host_logits(const struct moep_logits_args* args, uint32_t threads) {
   if (args->external_ids != NULL) return;
   moep_parallel(moep_ceil_div(args->experts, MOEP_PANEL_N),
                 steps(args->rows.count, args->experts, args->hidden), threads,
                 logits_panel, args);
 }
 
-static void run_ffn_up(const struct moep_ffn_up_args* args, uint32_t threads) {
+void moep_host_ffn_up(const struct moep_ffn_up_args* args, uint32_t threads) {
   moep_parallel(args->width / MOEP_PANEL_N,
                 2 * steps(args->rows.count, args->width, args->hidden), threads,
                 ffn_up_panel, args);
@@ -141,7 +141,7 @@ cudaError_t moep_logits_bf16_host(const union moep_args* args,
                                   const struct moep_launch* launch,
                                   cudaStream_t stream) {
   (void)stream;
-  run_logits(&args->logits, launch->threads);
+  moep_host_logits(&args->logits, launch->threads);
   return cudaSuccess;
 }
 
@@ -149,16 +149,7 @@ cudaError_t moep_ffn_up_bf16_host(const union moep_args* args,
                                   const struct moep_launch* launch,
                                   cudaStream_t stream) {
   (void)stream;
-  run_ffn_up(&args->ffn_up, launch->threads);
-  return cudaSuccess;
-}
-
-cudaError_t moep_front_bf16_host(const union moep_args* args,
-                                 const struct moep_launch* launch,
-                                 cudaStream_t stream) {
-  (void)stream;
-  run_logits(&args->front.logits, launch->threads);
-  run_ffn_up(&args->front.ffn, launch->threads);
+  moep_host_ffn_up(&args->ffn_up, launch->threads);
   return cudaSuccess;
 }
 

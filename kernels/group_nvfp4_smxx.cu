@@ -1,0 +1,156 @@
+// group: a routed site for at most 8 rows, from x to y, in one node.
+//
+// Memory-bound: every byte of the router, the shared expert and the experts of
+// the rows' union is read once. A persistent, cooperative grid, one block an SM:
+//
+//   logits, then the shared expert's first half; a barrier of the grid between
+//   them is waited for after both
+//   routing: top-k, weights, union; by each block for itself
+//   gate, up and SwiGLU of the routed experts, a barrier of the grid
+//   the shared expert's and the routed experts' second half, the combine
+//
+// Each warp streams its weights through a ring of its own, which runs ahead over
+// the end of a unit and across the second barrier. All phases share one loop:
+// code that runs once is read from memory once, and that costs more than what it
+// does.
+
+#include <cooperative_groups.h>
+
+#include "kernels/group_pass.cuh"
+#include "kernels/launch.cuh"
+
+namespace {
+
+using moep::Block;
+using moep::Phase;
+using Grid = cooperative_groups::grid_group;
+
+constexpr uint32_t kMaxThreads = MOEP_GROUP_MAX_WARPS * 32;
+
+__device__ __forceinline__ Block block_of(const moep_group_args& args,
+                                          uint8_t* memory) {
+  const uint32_t base = moep_group_base_bytes(
+      args.hidden, args.width, args.route.rows.count, args.route.rule.topk);
+  return {args, *reinterpret_cast<moep::GroupShared*>(memory),
+          memory + MOEP_GROUP_FIXED_BYTES, memory + base,
+          min(moep_group_front_warps(args.hidden,
+                                     moep::dynamic_shared_bytes() - base),
+              moep::warps_of_block())};
+}
+
+// ids, weights and trace for whoever wants to see them: by one block.
+__device__ __forceinline__ void publish(const moep_route_args& route,
+                                        const moep::RouteShared& shared) {
+  const uint32_t topk = route.rule.topk, slots = route.rows.count * topk;
+  const uint64_t slot0 = uint64_t{route.rows.begin} * topk;
+  const uint32_t end = moep_rows_end(&route.rows);
+  const uint64_t cursor =
+      route.trace.cursor == nullptr ? 0 : *route.trace.cursor;
+  for (uint32_t s = threadIdx.x; s < slots; s += blockDim.x) {
+    route.ids[slot0 + s] = shared.ids[s];
+    route.weights[slot0 + s] = shared.weights[s];
+    if (route.trace.cursor == nullptr || route.rows.begin + s / topk >= end) {
+      continue;
+    }
+    const uint64_t at =
+        (cursor + s / topk) % route.trace.capacity * topk + s % topk;
+    route.trace.ids[at] = shared.ids[s];
+    route.trace.weights[at] = shared.weights[s];
+  }
+  __syncthreads();
+  if (threadIdx.x != 0 || route.trace.cursor == nullptr) return;
+  if (end > route.rows.begin) {
+    *route.trace.cursor = cursor + end - route.rows.begin;
+  }
+}
+
+// The grid's barrier behind the logits, in two halves. Its token matters to the
+// first thread only.
+__device__ __forceinline__ void logits_done(const Block& block) {
+  const Grid::arrival_token token =
+      cooperative_groups::this_grid().barrier_arrive();
+  if (threadIdx.x == 0) block.shared.logits_done = token;
+}
+
+__device__ __forceinline__ void wait_for_logits(const Block& block) {
+  Grid::arrival_token token = 0;
+  if (threadIdx.x == 0) token = block.shared.logits_done;
+  cooperative_groups::this_grid().barrier_wait(std::move(token));
+}
+
+template <bool kRing>
+__global__ void __launch_bounds__(kMaxThreads, 1)
+    group_kernel(const __grid_constant__ moep_group_args args) {
+  extern __shared__ __align__(128) uint8_t memory[];
+  const Block block = block_of(args, memory);
+  const bool routed = args.route.external_ids == nullptr;
+  moep::prefetch_site(args.route.site, args.route.rule.experts);
+  if (threadIdx.x == 0) moep::share_front(block);
+  for (uint32_t i = threadIdx.x; i < moep::kMaxDepth; i += blockDim.x) {
+    block.shared.count[moep::kLogits][i] = 0;
+    block.shared.count[moep::kFfnUp][i] = 0;
+  }
+  moep::griddepcontrol_wait();
+  moep::stage_rows(block, args.x.data, args.x.stride, args.hidden);
+  __syncthreads();
+#pragma unroll 1
+  for (uint32_t pass = routed || args.width != 0 ? 0 : 1; pass < 2; pass++) {
+    if (pass == 1) {
+      if (routed) wait_for_logits(block);
+      __syncthreads();
+      moep::route_block(args.route, block.rings, block.shared.route);
+      moep::find_entries(block);
+      if (threadIdx.x == 0) moep::share_routed(block);
+      __syncthreads();
+      if (blockIdx.x == gridDim.x - 1) publish(args.route, block.shared.route);
+    }
+    const uint32_t first = pass == 0 ? 0 : moep::kExpertUp;
+    moep::run_pass<kRing>(
+        block, first, moep::phases_end(block, pass), [&](const Phase& phase) {
+          if (phase.kind == moep::kLogits && routed) logits_done(block);
+          if (phase.kind == moep::kExpertUp) {
+            moep::pad_h(block);
+            cooperative_groups::this_grid().sync();
+            if (args.width != 0) {
+              moep::stage_rows(block, args.ffn_h, args.width, args.width);
+              __syncthreads();
+            }
+          }
+          if (phase.kind == moep::kExpertDown) {
+            __syncthreads();
+            moep::combine(block, phase);
+            __syncthreads();
+          }
+        });
+  }
+}
+
+using Kernel = void (*)(const moep_group_args);
+
+Kernel kernel_of(const moep_group_args& args) {
+  return args.hidden % moep::kHalfK == 0 && args.inter % moep::kHalfK == 0
+             ? group_kernel<true>
+             : group_kernel<false>;
+}
+
+}  // namespace
+
+cudaError_t moep_group_nvfp4_smxx(const union moep_args* args,
+                                  const struct moep_launch* launch,
+                                  cudaStream_t stream) {
+  const moep_group_args& group = args->group;
+  const uint32_t rows = group.route.rows.count;
+  const uint32_t base = moep_group_base_bytes(group.hidden, group.width, rows,
+                                              group.route.rule.topk);
+  const uint32_t bytes = launch->shared_bytes - base;
+  return moep::launch<const moep_group_args>(
+      kernel_of(group), group, *launch, moep_group_warps(bytes) * 32,
+      base + moep_group_rest_bytes(group.hidden, rows, group.route.rule.experts,
+                                   bytes),
+      stream, /*cooperative=*/true);
+}
+
+cudaError_t moep_group_nvfp4_smxx_load(void) {
+  const cudaError_t error = moep::load(group_kernel<true>);
+  return error != cudaSuccess ? error : moep::load(group_kernel<false>);
+}

@@ -1,0 +1,242 @@
+// The work of a block of the group kernel: its shares, its phases, which weights
+// a unit reads and what it multiplies them with.
+
+#ifndef MOEPLAN_KERNELS_GROUP_WORK_CUH_
+#define MOEPLAN_KERNELS_GROUP_WORK_CUH_
+
+#include "kernels/group.cuh"
+
+namespace moep {
+
+// The block's even, contiguous share of `all`, in multiples of `unit`.
+__device__ __forceinline__ Share share_of(uint32_t all, uint32_t unit) {
+  const uint32_t units = all / unit, block = blockIdx.x;
+  const uint32_t each = units / gridDim.x, more = units - each * gridDim.x;
+  const uint32_t first = block * each + min(block, more);
+  return {first * unit, (first + each + (block < more ? 1 : 0)) * unit};
+}
+
+// Shares of the first pass. One thread calls.
+__device__ __forceinline__ void share_front(const Block& block) {
+  const moep_group_args& args = block.args;
+  const bool routed = args.route.external_ids == nullptr;
+  Share* share = block.shared.share;
+  share[kLogits] = share_of(routed ? args.route.rule.experts : 0, 1);
+  share[kFfnUp] = share_of(args.width, kFfnUpTile);
+}
+
+// Shares of the second pass, once the entries are known: tiles of gate and up,
+// entry by entry; columns of y with everything that goes into them, so that the
+// combine needs no other block. One thread calls.
+__device__ __forceinline__ void share_routed(const Block& block) {
+  const moep_group_args& args = block.args;
+  GroupShared& shared = block.shared;
+  const uint32_t rows = args.route.rows.count, topk = args.route.rule.topk;
+  shared.share[kExpertUp] =
+      share_of(shared.entries * (args.inter / kExpertUpTile), 1);
+  shared.share[kExpertDown] = share_of(args.hidden / kDownTile, 1);
+  shared.chunk = (moep_group_x_bytes(args.hidden, args.width, rows, topk) -
+                  rows * moep_group_x_pitch(args.width)) /
+                 moep_group_tile_bytes(rows, topk);
+}
+
+constexpr uint32_t kFirstDown = 3;  // phase
+
+// Phases end: past the last of the pass.
+__device__ __forceinline__ uint32_t phases_end(const Block& block,
+                                               uint32_t pass) {
+  if (pass == 0) return kExpertUp;
+  const Share& share = block.shared.share[kExpertDown];
+  return kFirstDown +
+         2 * moep_ceil_div(share.last - share.first, block.shared.chunk);
+}
+
+struct Phase {
+  Kind kind;
+  uint32_t first;  // tile of 16 columns of the chunk, in the down phases
+  uint32_t tiles;
+  uint32_t down_tiles;         // of 16 columns
+  uint32_t segments, segment;  // units of a tile; k of each
+  uint32_t k;
+
+  __device__ uint32_t units() const { return tiles * segments; }
+  __device__ bool bf16() const {
+    return kind != kExpertUp && kind != kExpertDown;
+  }
+};
+
+__device__ __forceinline__ Phase phase_at(const Block& block, uint32_t index) {
+  const moep_group_args& args = block.args;
+  const GroupShared& shared = block.shared;
+  Phase phase = {};
+  phase.k = args.hidden;
+  phase.segment = MOEP_SEGMENT_K;
+  if (index < kFirstDown) {
+    phase.kind = static_cast<Kind>(index);
+    const Share& share = shared.share[index];
+    phase.tiles = share.last - share.first;
+    if (phase.kind == kLogits) {
+      phase.tiles = moep_ceil_div(phase.tiles, kLogitsTile);
+      phase.segment = MOEP_ROUTER_SEGMENT_K;
+    }
+    if (phase.kind == kFfnUp) phase.tiles /= kFfnUpTile;
+  } else {
+    const Share& share = shared.share[kExpertDown];
+    const bool ffn = index % 2 == kFirstDown % 2;
+    phase.kind = ffn ? kFfnDown : kExpertDown;
+    phase.k = ffn ? args.width : args.inter;
+    phase.first = share.first + (index - kFirstDown) / 2 * shared.chunk;
+    phase.down_tiles = min(share.last - phase.first, shared.chunk);
+    phase.tiles =
+        phase.down_tiles * (ffn ? kDownTile / kFfnDownTile : shared.entries);
+  }
+  phase.segments = moep_ceil_div(phase.k, phase.segment);
+  if (index >= kExpertUp) {  // a unit is a whole tile
+    phase.segment = phase.k;
+    phase.segments = min(phase.segments, 1u);
+  }
+  return phase;
+}
+
+// A unit of a phase.
+struct Unit {
+  uint32_t tile, segment;
+  uint32_t begin, length;  // k
+};
+
+__device__ __forceinline__ Unit unit_at(const Phase& phase, uint32_t index) {
+  const uint32_t tile = index / phase.segments;
+  const uint32_t segment = index - tile * phase.segments;
+  const uint32_t begin = segment * phase.segment;
+  return {tile, segment, begin, min(phase.k - begin, phase.segment)};
+}
+
+// Entry and first row of a unit of the routed experts.
+struct Place {
+  uint32_t entry;
+  uint32_t row;
+};
+
+__device__ __forceinline__ Place place_of(const Block& block,
+                                          const Phase& phase, uint32_t tile) {
+  if (phase.kind == kExpertUp) {
+    const uint32_t all = block.args.inter / kExpertUpTile;
+    const uint32_t at = block.shared.share[kExpertUp].first + tile;
+    return {at / all, at % all * kExpertUpTile};
+  }
+  return {tile / phase.down_tiles,
+          (phase.first + tile % phase.down_tiles) * kDownTile};
+}
+
+__device__ __forceinline__ const uint8_t* bytes_of(const uint16_t* pointer) {
+  return reinterpret_cast<const uint8_t*>(pointer);
+}
+
+// The weights of a unit.
+__device__ __forceinline__ TileRows rows_of(const Block& block,
+                                            const Phase& phase,
+                                            const Unit& unit) {
+  const moep_group_args& args = block.args;
+  const moep_site_table* site = args.route.site;
+  TileRows rows = {};
+  rows.k = unit.length;
+  if (!phase.bf16()) {
+    const Place place = place_of(block, phase, unit.tile);
+    const Entry& entry = block.shared.entry[place.entry];
+    const Projection low = phase.kind == kExpertUp ? kGate : kDown;
+    const Projection high = phase.kind == kExpertUp ? kUp : kDown;
+    const uint32_t high_row = place.row + (phase.kind == kExpertUp ? 0 : 8);
+    rows.pitch = phase.k / 2;
+    const uint32_t weight = unit.begin / 2, scale = unit.begin / 16;
+    rows.low = entry.weight[low] + place.row * rows.pitch + weight;
+    rows.high = entry.weight[high] + high_row * rows.pitch + weight;
+    rows.low_scale = entry.scale[low] + place.row * (rows.pitch / 8) + scale;
+    rows.high_scale = entry.scale[high] + high_row * (rows.pitch / 8) + scale;
+    return rows;
+  }
+  const Share& share = block.shared.share[phase.kind];
+  const uint16_t *low = site->router, *high = nullptr;
+  uint64_t pitch = args.hidden;
+  uint32_t row;
+  rows.bf16_rows = kBfRows;
+  if (phase.kind == kFfnUp) {
+    low = site->ffn.gate;
+    high = site->ffn.up;
+    row = share.first + unit.tile * kFfnUpTile;
+  } else if (phase.kind == kFfnDown) {
+    low = site->ffn.down;
+    pitch = site->ffn.down_pitch;
+    row = phase.first * kDownTile + unit.tile * kFfnDownTile;
+  } else {
+    row = share.first + unit.tile * kLogitsTile;
+    rows.bf16_rows = min(share.last - row, kBfRows);
+  }
+  if (phase.kind != kFfnUp) high = low + 2 * pitch;
+  rows.low = bytes_of(low + row * pitch + unit.begin);
+  rows.high = bytes_of(high + row * pitch + unit.begin);
+  rows.pitch = static_cast<uint32_t>(pitch * 2);
+  return rows;
+}
+
+__device__ __forceinline__ uint64_t slot_of(const moep_group_args& args,
+                                            uint32_t r, int32_t j) {
+  return uint64_t{args.route.rows.begin + r} * args.route.rule.topk +
+         static_cast<uint32_t>(j);
+}
+
+// This lane's row of activations for a unit, from its first k on, or null: zeros.
+// In shared memory, but for h of the routed experts.
+__device__ __forceinline__ const uint8_t* operand_of(const Block& block,
+                                                     const Phase& phase,
+                                                     const Unit& unit) {
+  const moep_group_args& args = block.args;
+  const uint32_t lane = threadIdx.x % 32, r = lane / 4, t = lane % 4;
+  const uint64_t row = args.route.rows.begin + r;
+  if (row >= moep_rows_end(&args.route.rows)) return nullptr;
+  if (phase.kind != kExpertDown) {
+    return block.xs + r * moep_group_x_pitch(phase.k) + unit.begin * 2 +
+           (phase.bf16() ? bf_place() : t * 16);
+  }
+  const Place place = place_of(block, phase, unit.tile);
+  const uint32_t index = block.shared.entry[place.entry].index;
+  const int32_t j = block.shared.route.slot[index * MOEP_UNION_ROWS + r];
+  if (j < 0) return nullptr;
+  return bytes_of(args.h + slot_of(args, r, j) * moep_padded_k(args.inter) +
+                  unit.begin) +
+         t * 16;
+}
+
+// Eight bf16 of one k-block's word j of one lane, in its order of operands.
+__device__ __forceinline__ uint4 lane_order(const uint4& natural) {
+  return {__byte_perm(natural.x, natural.z, 0x5410),
+          __byte_perm(natural.x, natural.z, 0x7632),
+          __byte_perm(natural.y, natural.w, 0x5410),
+          __byte_perm(natural.y, natural.w, 0x7632)};
+}
+
+// Live rows of x, or of the shared expert's h, into shared memory in lane order,
+// zero-padded. Ends without a barrier.
+__device__ __forceinline__ void stage_rows(const Block& block,
+                                           const uint16_t* data,
+                                           uint64_t stride, uint32_t k) {
+  const moep_rows& rows = block.args.route.rows;
+  const uint32_t end = moep_rows_end(&rows), pieces = moep_padded_k(k) / 8;
+#pragma unroll 1
+  for (uint32_t row = rows.begin; row < end; row++) {
+    const uint16_t* x = data + row * stride;
+    uint8_t* out = block.xs + (row - rows.begin) * moep_group_x_pitch(k);
+#pragma unroll 1
+    for (uint32_t i = threadIdx.x; i < pieces; i += blockDim.x) {
+      // Bits of i: (block, t, j); the place has (block, j, t).
+      const uint32_t place = (i & ~15u) | (i & 3) << 2 | (i >> 2 & 3);
+      const uint4 natural = i * 8 < k
+                                ? *reinterpret_cast<const uint4*>(x + i * 8)
+                                : make_uint4(0, 0, 0, 0);
+      *reinterpret_cast<uint4*>(out + place * 16) = lane_order(natural);
+    }
+  }
+}
+
+}  // namespace moep
+
+#endif  // MOEPLAN_KERNELS_GROUP_WORK_CUH_
