@@ -147,19 +147,29 @@ __device__ __forceinline__ uint32_t mul_bf16x2(uint32_t a, uint32_t b) {
 #endif
 }
 
-// Returns when the nodes before this one are complete and their writes can be
-// seen. Nothing of theirs is read and nothing is written earlier. Below sm_90
-// the node starts only then anyway.
-__device__ __forceinline__ void griddepcontrol_wait() {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
-}
-
 // Lets the nodes after this one start, up to their wait.
 __device__ __forceinline__ void griddepcontrol_launch_dependents() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+// Returns when the nodes before this one are complete and their writes can be
+// seen. Nothing of theirs is read and nothing is written earlier. Below sm_90
+// the node starts only then anyway.
+//
+// A build with --define=moeplan_delayed_writes=1 lets every node's successors start
+// at once and its own writes come 100 us later: a node that reads before its wait
+// shows it.
+__device__ __forceinline__ void griddepcontrol_wait() {
+#if defined(MOEP_DELAYED_WRITES)
+  griddepcontrol_launch_dependents();
+#endif
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+#if defined(MOEP_DELAYED_WRITES)
+  __nanosleep(100000);
 #endif
 }
 

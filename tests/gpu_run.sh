@@ -2,13 +2,15 @@
 # Runs every *_gpu_test binary beside this script, on a GPU machine without Bazel.
 #
 # Usage: [OUT=DIR] gpu_run.sh [GoogleTest's options]
-# The folder holds the binaries, cases/ and this script. Each binary prints one
-# line; its full log is ${OUT:-.}/NAME.log, the summary ${OUT:-.}/gpu_summary.txt.
+# The folder is //tests:gpu_bundle unpacked: the binaries, cases/, tests/golden/, the
+# hash of the code and this script. Each binary runs there and prints one line; its
+# full log is ${OUT:-.}/NAME.log, the summary ${OUT:-.}/gpu_summary.txt.
 # Exits 1 when a test failed, a binary crashed or there was none.
 set -uo pipefail
 folder=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-out=${OUT:-.}
-mkdir -p "$out"
+mkdir -p "${OUT:-.}"
+out=$(cd "${OUT:-.}" && pwd)
+cd "$folder" || exit 1
 export MOEPLAN_CASES=${MOEPLAN_CASES:-$folder/cases}
 
 # number_of WORDS FILE: the number in GoogleTest's line "[  WORDS ] n test".
@@ -55,6 +57,7 @@ gpu=$(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>/dev/nu
   echo "date    $(date -u +%Y-%m-%dT%H:%M:%SZ)"
   echo "gpu     ${gpu:-none}"
   echo "system  $(nproc) processors"
+  echo "sources $(cat sources.txt 2>/dev/null || echo unknown)"
   [ ${#lines[@]} -eq 0 ] || printf '%s\n' "${lines[@]}"
   echo "total   $total_passed passed, $total_failed failed, $total_skipped skipped;" \
     "$binaries binaries, $bad of them failed"
