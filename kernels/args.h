@@ -86,8 +86,8 @@ struct moep_ffn_down_args {
 };
 
 /* ids and weights of each row: from logits, or copied from outside. Rows that
- * are not live get id -1 and weight 0. Live rows go to the trace ring; the
- * fused operations also move its cursor. */
+ * are not live get id -1 and weight 0. Live rows go to the trace ring; group
+ * also moves its cursor. */
 struct moep_route_args {
   struct moep_rows rows;
   struct moep_route_rule rule;

@@ -56,7 +56,7 @@ __global__ void __launch_bounds__(moep::kMaxThreads)
   const uint32_t end = moep_rows_end(&args.rows);
   const uint32_t warp = threadIdx.x / moep::kLanes;
   const uint32_t lane = threadIdx.x % moep::kLanes;
-  const moep::Place place = moep::place_of_block();
+  const moep::GridPlace place = moep::place_of_block();
 
   for (uint64_t first_row =
            args.rows.begin + uint64_t{place.group} * moep::kGroupRows;

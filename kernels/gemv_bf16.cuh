@@ -1,10 +1,10 @@
-// What the bf16 projections share: one m16 tile of weight rows times 8 rows of
+// What the dense kernels share: one m16 tile of weight rows times 8 rows of
 // x, the segments of K spread over the warps of a block.
 //
 // A lane takes k = 4t .. 4t + 3 of each step as slots 2t, 2t + 1, 2t + 8,
 // 2t + 9: one 8-byte load per weight row, four lanes to a 32-byte sector. Which
-// slot a k of a step takes changes no bit on sm_90; on a GPU where it does,
-// every bf16 kernel must take this order.
+// slot a k of a step takes changes no bit on sm_90 (tests/contract_gpu_test.cc);
+// ring.cuh takes another order.
 
 #ifndef MOEPLAN_KERNELS_GEMV_BF16_CUH_
 #define MOEPLAN_KERNELS_GEMV_BF16_CUH_
@@ -101,12 +101,12 @@ __device__ __forceinline__ float4 sum_segments(const float4* totals,
 
 // The blocks of a grid [columns, row groups] in an order where those that read
 // the same weights run side by side; each takes every size-th of both.
-struct Place {
+struct GridPlace {
   uint32_t column, columns;  // in blocks of columns
   uint32_t group, groups;    // in groups of 8 rows
 };
 
-__device__ __forceinline__ Place place_of_block() {
+__device__ __forceinline__ GridPlace place_of_block() {
   const uint32_t block = blockIdx.y * gridDim.x + blockIdx.x;
   return {block / gridDim.y, gridDim.x, block % gridDim.y, gridDim.y};
 }

@@ -40,6 +40,7 @@ struct Share {
   uint32_t first, last;  // of the block
 };
 
+// Tiles in flight whose segments different warps have, at most.
 constexpr uint32_t kMaxDepth = MOEP_GROUP_MIN_PARTIALS;
 
 struct GroupShared {
@@ -59,7 +60,8 @@ static_assert(sizeof(GroupShared) <= MOEP_GROUP_FIXED_BYTES, "fixed part");
 struct Block {
   const moep_group_args& args;
   GroupShared& shared;
-  uint8_t* xs;     // rows of x in lane order; then columns before the combine
+  uint8_t* xs;     // rows of x in lane order; then of the shared expert's h,
+                   // and columns before the combine
   uint8_t* rings;  // the warps'; before and between, scratch
   uint32_t front_warps;  // that work in the first pass
 };

@@ -54,16 +54,16 @@ MOEP_INLINE uint32_t moep_group_warp_bytes(void) {
   return MOEP_GROUP_STAGES * MOEP_GROUP_STAGE_BYTES;
 }
 
-/* What must fit beside it: in the first pass partial sums and half of the least
- * number of warps' rings; rings of all warps; and, while nothing is in them, a
- * score and a key for each row and expert. */
+/* What must fit beside it: in the first pass partial sums and a warp's ring; the
+ * rings of all warps; and, while nothing is in them, a score and a key for each
+ * row and expert. */
 MOEP_INLINE uint32_t moep_group_least_bytes(uint32_t hidden, uint32_t width,
                                             uint32_t rows, uint32_t topk,
                                             uint32_t experts) {
   const uint32_t rings = MOEP_GROUP_MIN_WARPS * moep_group_warp_bytes();
   const uint32_t scores = rows * experts * 8;
-  const uint32_t first =
-      rings / 2 + moep_group_partials(hidden) * MOEP_GROUP_PARTIAL_BYTES;
+  const uint32_t first = moep_group_warp_bytes() +
+                         moep_group_partials(hidden) * MOEP_GROUP_PARTIAL_BYTES;
   const uint32_t most = rings < scores ? scores : rings;
   return moep_group_base_bytes(hidden, width, rows, topk) +
          (most < first ? first : most);

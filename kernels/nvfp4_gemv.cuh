@@ -29,21 +29,6 @@ struct NvBlock {
   uint32_t scale[2];  // two E4M3 codes each
 };
 
-// Rows of [.., k] weights, from k `begin` on, a multiple of 128.
-__device__ __forceinline__ NvRows nv_rows(const uint8_t* low,
-                                          const uint8_t* low_scale,
-                                          const uint8_t* high,
-                                          const uint8_t* high_scale,
-                                          uint64_t low_row, uint64_t high_row,
-                                          uint32_t k, uint32_t begin) {
-  const uint32_t t = threadIdx.x % 4;
-  const uint32_t weight = begin / 2 + t * 16, scale = begin / 16 + t * 2;
-  return {
-      {low + low_row * (k / 2) + weight, high + high_row * (k / 2) + weight},
-      {low_scale + low_row * (k / 16) + scale,
-       high_scale + high_row * (k / 16) + scale}};
-}
-
 // One row's part of a block, zeros past k; `left` is what is left of k from the
 // lane's first k on. wide: the row is 16-byte aligned, k a multiple of 32.
 __device__ __forceinline__ void nv_load_row(const uint8_t* weight,

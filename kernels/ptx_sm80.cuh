@@ -56,19 +56,22 @@ __device__ __forceinline__ uint32_t ld_global_nc_u8(const void* address) {
   return value;
 }
 
-// The policy that createpolicy.fractional.L2::evict_first gives for all lines
-// (CUTLASS names it so too): what is read once does not push code and activations
-// out of the L2.
-constexpr uint64_t kEvictFirst = 0x12F0000000000000;
+// Cache policy of what is read once: it shall not push code and activations out of
+// the L2.
+__device__ __forceinline__ uint64_t createpolicy_evict_first() {
+  uint64_t policy;
+  asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+  return policy;
+}
 
 // Asynchronous copies of what is read once into shared memory, past the L1, in
 // groups. Addresses of shared memory are 32-bit.
-__device__ __forceinline__ void cp_async_16(uint32_t shared,
-                                            const void* global) {
+__device__ __forceinline__ void cp_async_16(uint32_t shared, const void* global,
+                                            uint64_t policy) {
   asm volatile(
       "cp.async.cg.shared.global.L2::cache_hint.L2::256B [%0], [%1], 16, %2;" ::
           "r"(shared),
-      "l"(global), "l"(kEvictFirst)
+      "l"(global), "l"(policy)
       : "memory");
 }
 __device__ __forceinline__ void cp_async_commit_group() {

@@ -21,6 +21,7 @@ constexpr uint32_t kBfRow = kStageK * 2;
 constexpr uint32_t kBfRows = 4;
 static_assert(kNvScales + 16 * (kStageK / 16) == kStageBytes, "NVFP4 stage");
 static_assert(kBfRows * kBfRow <= kStageBytes, "bf16 stage");
+static_assert(kStages == 2, "Ring::advance");
 
 // Rows of a tile in memory, from the first k of a unit on: half of them from
 // `low` on, half from `high` on, `pitch` bytes apart.
@@ -72,15 +73,16 @@ __device__ __forceinline__ void nv_copy(Source& source, uint32_t stage,
                                         uint32_t target) {
   const uint32_t lane = threadIdx.x % 32, to = stage + target;
   const bool whole = source.left > kHalfK;
+  const uint64_t policy = createpolicy_evict_first();
 #pragma unroll
   for (uint32_t i = 0; i < 4; i++) {
     const uint8_t* from =
         (i < 2 ? source.low : source.high) + i % 2 * source.step;
-    cp_async_16(to + i * 4 * kNvRow, from);
-    if (whole) cp_async_16(to + i * 4 * kNvRow + 128, from + 128);
+    cp_async_16(to + i * 4 * kNvRow, from, policy);
+    if (whole) cp_async_16(to + i * 4 * kNvRow + 128, from + 128, policy);
   }
   if (whole || lane % 2 == 0) {
-    cp_async_16(stage + kNvScales + lane * 16, source.scale);
+    cp_async_16(stage + kNvScales + lane * 16, source.scale, policy);
   }
   source.low += kNvRow;
   source.high += kNvRow;
@@ -92,13 +94,15 @@ __device__ __forceinline__ void nv_copy(Source& source, uint32_t stage,
 // are in different banks.
 __device__ __forceinline__ void bf_copy(Source& source, uint32_t stage) {
   const uint32_t lane = threadIdx.x % 32;
+  const uint64_t policy = createpolicy_evict_first();
 #pragma unroll
   for (uint32_t i = 0; i < 2 * kBfRows; i++) {
     const uint32_t r = i / 2, chunk = i % 2 * 32 + lane;
     if (r >= source.bf16_rows || chunk * 8 >= source.left) continue;
     cp_async_16(
         stage + r * kBfRow + (chunk ^ (r & 1) << 1) * 16,
-        (r < 2 ? source.low : source.high) + r % 2 * source.step + i % 2 * 512);
+        (r < 2 ? source.low : source.high) + r % 2 * source.step + i % 2 * 512,
+        policy);
   }
   source.low += kBfRow;
   source.high += kBfRow;
@@ -132,8 +136,9 @@ __device__ __forceinline__ NvBlock nv_ring_block(uint32_t words, uint32_t codes,
 // memory, this lane's row in lane order at the stage's first k (bf_place), if it
 // has one; else zeros.
 //
-// Of step s a lane takes k = 16 s + 8 (t / 2) + 2 (t % 2) + {0, 1, 4, 5}: what
-// lane order keeps together.
+// Of step s a lane takes k = 16 s + 8 (t / 2) + 2 (t % 2) + {0, 1, 4, 5} as slots
+// 2t, 2t + 1, 2t + 8, 2t + 9: what lane order keeps together. Which slot a k of a
+// step takes changes no bit on sm_90 (tests/contract_gpu_test.cc).
 __device__ __forceinline__ uint32_t bf_place() {
   const uint32_t t = threadIdx.x % 4;
   return t / 2 * 64 + t % 2 * 8;

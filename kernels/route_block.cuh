@@ -1,7 +1,6 @@
 // Routing of one group of at most 8 rows by one block, into shared memory: top-k
 // and weights of each row (a warp a row), then the union of the rows' experts.
-// Every block of a node does this again; the logits come from the node before
-// or from further back.
+// Every block of the grid does this for itself, from the logits of all.
 
 #ifndef MOEPLAN_KERNELS_ROUTE_BLOCK_CUH_
 #define MOEPLAN_KERNELS_ROUTE_BLOCK_CUH_

@@ -48,10 +48,11 @@ static enum moeplan_status check_recipe(const struct moeplan_planner* planner,
   }
   if (is_of_groups(recipe) && dims->group_rows == 0) {
     return MOEP_REFUSE(&planner->hooks, unsupported_device,
-                       "cannot plan recipe %s on %s: a row of hidden_size %u "
-                       "does not fit its %u bytes of shared memory per block",
+                       "cannot plan recipe %s on %s: a row of hidden_size %u, "
+                       "shared_local_intermediate %u does not fit its %u bytes "
+                       "of shared memory per block",
                        recipe->name, planner->device.name, dims->hidden,
-                       planner->device.shared_bytes);
+                       dims->width, planner->device.shared_bytes);
   }
   if (recipe->id == moeplan_recipe_decode && rows != 1) {
     return MOEP_REFUSE(&planner->hooks, unsupported_option,

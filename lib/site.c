@@ -68,10 +68,10 @@ static enum moeplan_status read_ffn(const struct moeplan_planner* planner,
     MOEP_TRY(check_address(planner, part, parts[i].address, 2));
   }
   const uint32_t pitch = ffn->down_pitch == 0 ? width : ffn->down_pitch;
-  if (pitch < width || pitch % 8 != 0) {
+  if (pitch < width || pitch % 8 != 0 || pitch > (uint32_t)INT32_MAX) {
     return MOEP_REFUSE(&planner->hooks, invalid_site,
                        "cannot use %s.down_pitch %u: must be a multiple of 8, "
-                       "at least the width %u",
+                       "at least the width %u, below 2^31",
                        name, pitch, width);
   }
   *ffn_out = (struct moep_ffn){

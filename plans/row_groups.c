@@ -1,5 +1,5 @@
 /* Row groups: more rows than one union holds, without the prefill recipe.
- * Verify's node, group after group, over one union table. */
+ * Verify's node, group after group. */
 
 #include "plans/steps.h"
 

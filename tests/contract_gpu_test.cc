@@ -213,10 +213,14 @@ TEST_P(ContractMma, ChainsAreThoseOfTheFile) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    , ContractMma, testing::Values(moep_probe_natural, moep_probe_gemv),
-    [](const testing::TestParamInfo<moep_probe_order>& info) {
-      return info.param == moep_probe_natural ? "Natural" : "Gemv";
-    });
+std::string OrderName(const testing::TestParamInfo<moep_probe_order>& info) {
+  static const char* const names[] = {"Natural", "Gemv", "Ring"};
+  return names[info.param];
+}
+
+INSTANTIATE_TEST_SUITE_P(, ContractMma,
+                         testing::Values(moep_probe_natural, moep_probe_gemv,
+                                         moep_probe_ring),
+                         OrderName);
 
 }  // namespace

@@ -167,9 +167,13 @@ struct moep_probe_step {
   float c, d;
 };
 
-/* Which k stand in which slots of one step: slot = k, or the order of
- * gemv_bf16.cuh. */
-enum moep_probe_order { moep_probe_natural = 0, moep_probe_gemv = 1 };
+/* Which k stand in which slots of one step: slot = k, or the orders of
+ * gemv_bf16.cuh and ring.cuh. */
+enum moep_probe_order {
+  moep_probe_natural = 0,
+  moep_probe_gemv = 1,
+  moep_probe_ring = 2
+};
 
 /* Each step with its a in all 16 rows and its b in all 8 columns. */
 cudaError_t moep_probe_steps(const struct moep_probe_step* steps,

@@ -51,6 +51,46 @@ TEST(PlanDevice, EachIsDescribed) {
   }
 }
 
+// By kernels/group_memory.h: 9 KB, a row's 2 H + 64 bytes each, and 8 warps' rings
+// of 9 KB or a ring beside H / 512 partial sums of 512 bytes.
+TEST(PlanDevice, TheWidestGroupFollowsFromSharedMemory) {
+  const struct {
+    const char* device;
+    uint32_t hidden, groups;  // of 8 rows; 0: refused
+  } rows[] = {
+      {"plan:h200", 6144, 1},  {"plan:h200", 16384, 2}, {"plan:h200", 65536, 8},
+      {"plan:gb10", 1024, 1},  {"plan:gb10", 6144, 8},  {"plan:gb10", 9088, 8},
+      {"plan:gb10", 16384, 0},
+  };
+  for (const auto& row : rows) {
+    SCOPED_TRACE(testing::Message() << row.device << " " << row.hidden);
+    moeplan_config config = FlashConfig();
+    config.hidden_size = row.hidden;
+    config.shared_local_intermediate = 0;
+    Described described(config, row.device);
+    ASSERT_EQ(moeplan_status_success, described.status);
+    moeplan_options options = MOEPLAN_OPTIONS_INIT;
+    options.no_grouped = true;
+    moeplan_plan_t plan = nullptr;
+    const moeplan_status status =
+        moeplan_plan_create(described.planner, 8, &options, &plan);
+    if (row.groups == 0) {
+      EXPECT_EQ(moeplan_status_unsupported_device, status);
+      const auto errors = described.log.Lines(moeplan_log_error);
+      ASSERT_EQ(1u, errors.size());
+      EXPECT_NE(errors[0].find("does not fit its 101376 bytes"),
+                std::string::npos)
+          << errors[0];
+      continue;
+    }
+    ASSERT_EQ(moeplan_status_success, status);
+    struct moeplan_plan_info info = MOEPLAN_PLAN_INFO_INIT;
+    EXPECT_EQ(moeplan_status_success, moeplan_plan_info(plan, &info));
+    EXPECT_EQ(row.groups, info.groups);
+    moeplan_plan_destroy(plan);
+  }
+}
+
 TEST(PlanDevice, TheHostHasNoRates) {
   Described described(FlashConfig(), "host");
   const struct moeplan_device_info info = described.Info();

@@ -51,12 +51,13 @@ TEST(SiteFfn, PartsAreNullWhereTheConfigurationHasNone) {
 
 TEST(SiteFfn, PitchIsAMultipleOf8AtLeastTheWidth) {
   Planner planner(SmallConfig());
-  for (uint32_t pitch : {8u, 15u, 17u, 20u}) {
+  for (uint32_t pitch : {8u, 15u, 17u, 20u, 1u << 31}) {
     Site site;
     site.site.shared.down_pitch = pitch;
     ExpectRefused(planner, site, kInvalid,
                   "cannot use shared.down_pitch " + std::to_string(pitch) +
-                      ": must be a multiple of 8, at least the width 16");
+                      ": must be a multiple of 8, at least the width 16, below "
+                      "2^31");
   }
   for (uint32_t pitch : {0u, 16u, 24u, 4096u}) {
     Site site;
