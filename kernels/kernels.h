@@ -62,8 +62,9 @@ typedef cudaError_t (*moep_load_fn)(void);
                    const struct moep_launch* launch, cudaStream_t stream);
 #define MOEP_HOST_KERNEL(op, dtype, block_n) \
   MOEP_LAUNCHER(moep_##op##_##dtype##_host)
-#define MOEP_CUDA_KERNEL(op, dtype, arch, min_sm, block_n, blocks) \
-  MOEP_LAUNCHER(moep_##op##_##dtype##_##arch)                      \
+#define MOEP_CUDA_KERNEL(op, dtype, arch, min_sm, max_sm, min_rows, multiple, \
+                         block_n, blocks)                                     \
+  MOEP_LAUNCHER(moep_##op##_##dtype##_##arch)                                 \
   cudaError_t moep_##op##_##dtype##_##arch##_load(void);
 #include "kernels/kernels.inc"
 #undef MOEP_HOST_KERNEL

@@ -11,7 +11,8 @@ namespace moep {
 
 // block_n<op>_<dtype>_<arch>: the columns of a block, as kernels.inc has them.
 #define MOEP_HOST_KERNEL(op, dtype, block_n)
-#define MOEP_CUDA_KERNEL(op, dtype, arch, min_sm, block_n, blocks) \
+#define MOEP_CUDA_KERNEL(op, dtype, arch, min_sm, max_sm, min_rows, multiple, \
+                         block_n, blocks)                                     \
   constexpr uint32_t block_n_##op##_##dtype##_##arch = block_n;
 #include "kernels/kernels.inc"
 #undef MOEP_HOST_KERNEL

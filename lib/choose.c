@@ -22,6 +22,10 @@ const struct moep_tile* moep_tile_find(const char* name) {
   return NULL;
 }
 
+bool moep_tile_is_base(const struct moep_tile* tile) {
+  return tile == &tiles[TILE_COUNT - 1];
+}
+
 const struct moep_tile* moep_tile_of_group(void) { return &tiles[0]; }
 
 const struct moep_tile* moep_tile_none(void) {

@@ -14,6 +14,9 @@ struct moep_tile {
 /* By name; NULL if there is none. */
 const struct moep_tile* moep_tile_find(const char* name);
 
+/* Whether the plain kernels are asked for. */
+bool moep_tile_is_base(const struct moep_tile* tile);
+
 /* The tile of recipes that work on one group of rows. */
 const struct moep_tile* moep_tile_of_group(void);
 

@@ -78,12 +78,18 @@ static enum moeplan_status check_recipe(const struct moeplan_planner* planner,
 static enum moeplan_status fill_part(struct moeplan_plan* plan, uint32_t begin,
                                      uint32_t count, struct moep_node* nodes) {
   const struct moeplan_planner* planner = plan->planner;
+  const struct moep_dims* dims = &planner->dims;
   const bool host = moep_device_is_host(&planner->device);
+  const struct moep_kernel_use use = {
+      .rows = count,
+      .widths = dims->hidden | dims->inter | dims->width,
+      .base = moep_tile_is_base(plan->tile),
+  };
   for (size_t i = 0; i < plan->recipe->step_count; i++) {
     const struct moep_step* step = &plan->recipe->steps[i];
-    if (!step_needed(&planner->dims, step)) continue;
+    if (!step_needed(dims, step)) continue;
     const struct moep_kernel* kernel =
-        moep_kernel_find(&planner->device, step->op);
+        moep_kernel_find(&planner->device, step->op, &use);
     if (kernel == NULL) {
       return MOEP_REFUSE(&planner->hooks, unsupported_device,
                          "cannot plan recipe %s on %s: no kernel for %s on "

@@ -39,7 +39,7 @@ static enum moeplan_status load_on_current_device(
     struct moeplan_planner* planner) {
   for (size_t i = 0; i < moep_kernel_count; i++) {
     const struct moep_kernel* kernel = &moep_kernels[i];
-    if (kernel != moep_kernel_find(&planner->device, kernel->op)) continue;
+    if (!moep_kernel_runs_on(kernel, &planner->device)) continue;
     MOEP_TRY_CUDA(&planner->hooks, kernel->load());
   }
   MOEP_TRY_CUDA(&planner->hooks, cudaStreamCreateWithFlags(

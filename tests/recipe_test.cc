@@ -231,28 +231,42 @@ TEST(Kernels, EveryOperationHasAHostKernel) {
   for (int op = 0; op < MOEP_OP_COUNT; op++) {
     const char* name = moep_op_name(static_cast<moep_op>(op));
     EXPECT_TRUE(names.insert(name).second) << name;
+    const moep_kernel_use use = {1, 16, false};
     const moep_kernel* kernel =
-        moep_kernel_find(&host, static_cast<moep_op>(op));
+        moep_kernel_find(&host, static_cast<moep_op>(op), &use);
     ASSERT_NE(kernel, nullptr) << name;
     EXPECT_EQ(kernel->op, op) << name;
     EXPECT_EQ(kernel->min_sm, 0u) << name;
   }
 }
 
-TEST(Kernels, ADeviceTakesTheLastOfItsOperationThatItReaches) {
+TEST(Kernels, ANodeTakesTheLastThatFitsAndTheBaseTileTheFirst) {
   for (uint32_t sm : {75u, 80u, 90u, 100u, 120u}) {
     moep_device device = H200Device();
     device.sm = sm;
-    for (int op = 0; op < MOEP_OP_COUNT; op++) {
-      const moep_kernel* expected = nullptr;
-      for (size_t i = 0; i < moep_kernel_count; i++) {
-        const moep_kernel& kernel = moep_kernels[i];
-        if (kernel.op == op && kernel.min_sm != 0 && kernel.min_sm <= sm) {
-          expected = &kernel;
+    for (const moep_kernel_use& use :
+         std::initializer_list<moep_kernel_use>{{1, 1u << 12, false},
+                                                {8, 16, false},
+                                                {9, 16, false},
+                                                {9, 64, false},
+                                                {9, 1u << 12, false},
+                                                {4096, 1u << 12, true}}) {
+      for (int op = 0; op < MOEP_OP_COUNT; op++) {
+        const moep_kernel* expected = nullptr;
+        for (size_t i = 0; i < moep_kernel_count; i++) {
+          const moep_kernel& kernel = moep_kernels[i];
+          if (kernel.op == op && kernel.min_sm != 0 && kernel.min_sm <= sm &&
+              sm <= kernel.max_sm && kernel.min_rows <= use.rows &&
+              use.widths % kernel.multiple == 0 &&
+              (expected == nullptr || !use.base)) {
+            expected = &kernel;
+          }
         }
+        EXPECT_EQ(moep_kernel_find(&device, static_cast<moep_op>(op), &use),
+                  expected)
+            << moep_op_name(static_cast<moep_op>(op)) << " on sm_" << sm
+            << ", rows " << use.rows << ", widths " << use.widths;
       }
-      EXPECT_EQ(moep_kernel_find(&device, static_cast<moep_op>(op)), expected)
-          << moep_op_name(static_cast<moep_op>(op)) << " on sm_" << sm;
     }
   }
 }
