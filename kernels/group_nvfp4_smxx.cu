@@ -147,7 +147,7 @@ cudaError_t moep_group_nvfp4_smxx(const union moep_args* args,
       kernel_of(group), group, *launch, moep_group_warps(bytes) * 32,
       base + moep_group_rest_bytes(group.hidden, rows, group.route.rule.experts,
                                    bytes),
-      stream, /*cooperative=*/true);
+      stream, moep::Blocks{/*cooperative=*/true});
 }
 
 cudaError_t moep_group_nvfp4_smxx_load(void) {

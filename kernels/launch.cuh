@@ -18,15 +18,20 @@ namespace moep {
 #undef MOEP_HOST_KERNEL
 #undef MOEP_CUDA_KERNEL
 
+// How the blocks of a grid stand to each other.
+struct Blocks {
+  bool cooperative = false;  // start when there is room for all
+  uint32_t cluster = 1;      // blocks of a cluster
+};
+
 // Launch `kernel` as planned. With launch.pdl it may start before the node
-// before it ends: the kernel opens with griddepcontrol_wait. A cooperative one
-// starts when there is room for all of its blocks.
+// before it ends: the kernel opens with griddepcontrol_wait.
 template <typename Args>
 cudaError_t launch(void (*kernel)(Args), const Args& args,
                    const moep_launch& launch, uint32_t threads,
                    size_t shared_bytes, cudaStream_t stream,
-                   bool cooperative = false) {
-  cudaLaunchAttribute attributes[2] = {};
+                   const Blocks& blocks = {}) {
+  cudaLaunchAttribute attributes[3] = {};
   cudaLaunchConfig_t config = {};
   config.gridDim = dim3(launch.grid[0], launch.grid[1]);
   config.blockDim = dim3(threads);
@@ -38,7 +43,12 @@ cudaError_t launch(void (*kernel)(Args), const Args& args,
     attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     attribute.val.programmaticStreamSerializationAllowed = 1;
   }
-  if (cooperative) {
+  if (blocks.cluster > 1) {
+    cudaLaunchAttribute& attribute = attributes[config.numAttrs++];
+    attribute.id = cudaLaunchAttributeClusterDimension;
+    attribute.val.clusterDim = {blocks.cluster, 1, 1};
+  }
+  if (blocks.cooperative) {
     cudaLaunchAttribute& attribute = attributes[config.numAttrs++];
     attribute.id = cudaLaunchAttributeCooperative;
     attribute.val.cooperative = 1;

@@ -1,0 +1,53 @@
+// Tensor maps of bf16 rows for the copy engine, made by the driver's function
+// (no call on a stream: it may be used while one is captured).
+
+#ifndef MOEPLAN_KERNELS_TENSOR_MAP_CUH_
+#define MOEPLAN_KERNELS_TENSOR_MAP_CUH_
+
+#include <cuda.h>
+#include <cuda_runtime.h>
+#include <stdint.h>
+
+namespace moep {
+
+using TensorMapEncode = decltype(&cuTensorMapEncodeTiled);
+
+// Asked for once; any thread may be first.
+inline cudaError_t tensor_map_load(TensorMapEncode* encode_out) {
+  static void* known = nullptr;
+  void* function = __atomic_load_n(&known, __ATOMIC_ACQUIRE);
+  if (function == nullptr) {
+    cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
+    const cudaError_t error = cudaGetDriverEntryPointByVersion(
+        "cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &found);
+    if (error != cudaSuccess) return error;
+    if (found != cudaDriverEntryPointSuccess) return cudaErrorNotSupported;
+    __atomic_store_n(&known, function, __ATOMIC_RELEASE);
+  }
+  *encode_out = reinterpret_cast<TensorMapEncode>(function);
+  return cudaSuccess;
+}
+
+// Rows of k elements, `stride` elements apart, in boxes of [box_rows, 64],
+// swizzled by 128 bytes.
+inline cudaError_t tensor_map_encode(CUtensorMap* map, const uint16_t* data,
+                                     uint32_t rows, uint32_t k, uint64_t stride,
+                                     uint32_t box_rows) {
+  TensorMapEncode encode = nullptr;
+  const cudaError_t error = tensor_map_load(&encode);
+  if (error != cudaSuccess) return error;
+  const cuuint64_t sizes[2] = {k, rows};
+  const cuuint64_t strides[1] = {stride * sizeof(uint16_t)};
+  const cuuint32_t box[2] = {64, box_rows};
+  const cuuint32_t steps[2] = {1, 1};
+  const CUresult result = encode(
+      map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, const_cast<uint16_t*>(data),
+      sizes, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+      CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+      CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
+}
+
+}  // namespace moep
+
+#endif  // MOEPLAN_KERNELS_TENSOR_MAP_CUH_
