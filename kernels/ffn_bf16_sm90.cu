@@ -7,6 +7,7 @@
 
 #include "kernels/launch.cuh"
 #include "kernels/scalar.h"
+#include "kernels/swiglu.cuh"
 #include "kernels/tensor_map.cuh"
 #include "kernels/wide_total_sm90.cuh"
 
@@ -122,16 +123,22 @@ __device__ __forceinline__ void store_words(const moep_ffn_up_args& args,
                                             uint64_t row, uint32_t column,
                                             const uint32_t (&word)[8]) {
   if (column >= args.width) return;
-  uint32_t h[8];
+  uint32_t h[4];
 #pragma unroll
-  for (uint32_t i = 0; i < 8; i++) {
-    h[i] = moep_bf16_from_float(
-        moep_swiglu(__uint_as_float(word[i] << 16),
-                    __uint_as_float(word[i] & 0xFFFF0000u), args.limit));
+  for (uint32_t i = 0; i < 2; i++) {
+    float gate[4], up[4];
+    uint32_t pairs[2];
+#pragma unroll
+    for (uint32_t j = 0; j < 4; j++) {
+      gate[j] = __uint_as_float(word[i * 4 + j] << 16);
+      up[j] = __uint_as_float(word[i * 4 + j] & 0xFFFF0000u);
+    }
+    moep::swiglu_bf16(gate, up, args.limit, pairs);
+    h[i * 2] = pairs[0];
+    h[i * 2 + 1] = pairs[1];
   }
   *reinterpret_cast<uint4*>(args.h + row * args.width + column) =
-      make_uint4(h[0] | h[1] << 16, h[2] | h[3] << 16, h[4] | h[5] << 16,
-                 h[6] | h[7] << 16);
+      make_uint4(h[0], h[1], h[2], h[3]);
 }
 
 __device__ __forceinline__ void store_words(const moep_ffn_down_args& args,
@@ -302,16 +309,30 @@ cudaError_t launch_wide(const Args& args, const Rows& rows,
       moep::Wide<N>::kSharedBytes, stream, moep::Blocks{false, cluster});
 }
 
-// The narrowest tile that holds the rows, or the widest.
+// Time of a launch with tiles of N rows, in units of one tile of 256: narrow tiles
+// are bound by what they fetch.
+template <typename Args>
+uint32_t cost_of(const Args& args, const moep_launch& launch, uint32_t n,
+                 uint32_t tile_cost) {
+  const Shape shape = shape_of(args);
+  const uint32_t clusters = moep_ceil_div(launch.grid[0], moep::kWideCluster);
+  const uint32_t pairs =
+      moep_ceil_div(shape.columns, shape.tile * moep::kWideCluster);
+  const uint64_t tiles = uint64_t{pairs} * moep_ceil_div(args.rows.count, n);
+  return static_cast<uint32_t>((tiles + clusters - 1) / clusters) * tile_cost;
+}
+
+// The tile that takes the fewest rounds for its width.
 template <typename Args>
 cudaError_t launch_rows(const Args& args, const Rows& rows,
                         const moep_launch& launch, cudaStream_t stream) {
-  if (args.rows.count <= 64) {
+  const uint32_t cost[3] = {cost_of(args, launch, 64, 100),
+                            cost_of(args, launch, 128, 150),
+                            cost_of(args, launch, 256, 256)};
+  if (cost[0] < cost[1] && cost[0] < cost[2]) {
     return launch_wide<64>(args, rows, launch, stream);
   }
-  if (args.rows.count <= 128) {
-    return launch_wide<128>(args, rows, launch, stream);
-  }
+  if (cost[1] < cost[2]) return launch_wide<128>(args, rows, launch, stream);
   return launch_wide<256>(args, rows, launch, stream);
 }
 

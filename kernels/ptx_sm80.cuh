@@ -24,6 +24,17 @@ __device__ __forceinline__ void mma_m16n8k16_bf16(float (&d)[4],
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
+// Four 8x8 tiles of bf16: lane i gives the address of row i % 8 of tile i / 8 and
+// gets words i % 4 of row i / 4 of each.
+__device__ __forceinline__ void ldmatrix_x4(uint32_t (&d)[4],
+                                            uint32_t address) {
+  asm volatile(
+      "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+      : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
+      : "r"(address)
+      : "memory");
+}
+
 // 8 bytes of memory that nothing writes while work is in flight, read once.
 __device__ __forceinline__ uint2
 ld_global_nc_no_allocate_v2(const void* address) {
@@ -74,6 +85,15 @@ __device__ __forceinline__ void cp_async_16(uint32_t shared, const void* global,
       "l"(global), "l"(policy)
       : "memory");
 }
+// The same of what other blocks read too.
+__device__ __forceinline__ void cp_async_16(uint32_t shared,
+                                            const void* global) {
+  asm volatile(
+      "cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"(shared),
+      "l"(global)
+      : "memory");
+}
+
 __device__ __forceinline__ void cp_async_commit_group() {
   asm volatile("cp.async.commit_group;" ::: "memory");
 }
@@ -148,6 +168,20 @@ __device__ __forceinline__ uint32_t mul_bf16x2(uint32_t a, uint32_t b) {
 #else
   return fma_rn_bf16x2(a, b, 0x80008000u);
 #endif
+}
+
+// Two float32 to bf16, nearest even, every NaN 0x7FFF.
+__device__ __forceinline__ uint32_t cvt_rn_bf16x2(float low, float high) {
+  uint32_t d;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(d) : "f"(high), "f"(low));
+  return d;
+}
+
+// 1 / a within an ulp.
+__device__ __forceinline__ float rcp_approx_ftz(float a) {
+  float d;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(d) : "f"(a));
+  return d;
 }
 
 // Lets the nodes after this one start, up to their wait.

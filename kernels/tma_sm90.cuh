@@ -52,15 +52,6 @@ __device__ __forceinline__ void fence_proxy_async() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-// 16 bytes that other blocks will read too.
-__device__ __forceinline__ void cp_async_16(uint32_t shared,
-                                            const void* global) {
-  asm volatile(
-      "cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"(shared),
-      "l"(global)
-      : "memory");
-}
-
 // Named barriers: `threads` of the block, those that only arrive counted.
 __device__ __forceinline__ void barrier_sync(uint32_t name, uint32_t threads) {
   asm volatile("barrier.sync %0, %1;" ::"r"(name), "r"(threads) : "memory");

@@ -39,13 +39,6 @@ __device__ __forceinline__ void st_shared_u32(uint32_t address,
   asm volatile("st.shared.u32 [%0], %1;" ::"r"(address), "r"(value) : "memory");
 }
 
-// Two float32 to bf16, nearest even, every NaN 0x7FFF.
-__device__ __forceinline__ uint32_t cvt_rn_bf16x2(float low, float high) {
-  uint32_t d;
-  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(d) : "f"(high), "f"(low));
-  return d;
-}
-
 // Totals over the segments of K: of the first kKept sums of a thread in
 // registers, of the others in shared memory.
 template <uint32_t N>
