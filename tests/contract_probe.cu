@@ -109,7 +109,6 @@ __global__ void products_kernel(moep_probe_product_table* products) {
 __device__ __forceinline__ uint32_t k_of_slot(moep_probe_order order,
                                               uint32_t slot) {
   const uint32_t t = threadIdx.x % 4;
-  if (order == moep_probe_gemv) return 4 * t + slot;
   if (order == moep_probe_ring) {
     return t / 2 * 8 + t % 2 * 2 + slot % 2 + slot / 2 * 4;
   }

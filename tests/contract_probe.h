@@ -11,6 +11,9 @@
 
 #include "kernels/scalar.h"
 #include "kernels/unpack.h"
+#if defined(__CUDACC__)
+#include "kernels/swiglu.cuh"
+#endif
 
 #define MOEP_PROBE_BLOCK (1u << 20) /* indexes of one hash */
 
@@ -22,6 +25,7 @@
   X(unpack_e2m1, 32)      \
   X(silu_of_bf16, 16)     \
   X(swiglu_of_bf16, 24)   \
+  X(swiglu_of_four, 24)   \
   X(add, 24)              \
   X(multiply, 24)         \
   X(divide, 24)           \
@@ -76,17 +80,46 @@ MOEP_INLINE struct moep_probe_operands moep_probe_pick(uint64_t index) {
   return operands;
 }
 
-MOEP_INLINE uint32_t moep_probe_swiglu(uint32_t index) {
-  /* Bits 0..15 gate, 16..21 the upper bits of up's exponent, 22..23 limit. */
-  const float gate = moep_bf16_to_float((uint16_t)index);
+/* Bits 0..15 gate, 16..21 the upper bits of up's exponent, 22..23 limit. */
+MOEP_INLINE float moep_probe_up(uint32_t index) {
   const uint32_t pick = index >> 16 & 63;
-  const float up = moep_bf16_to_float((uint16_t)(pick * 1033u + 0x2D5Bu));
+  return moep_bf16_to_float((uint16_t)(pick * 1033u + 0x2D5Bu));
+}
+MOEP_INLINE float moep_probe_limit(uint32_t index) {
   const uint32_t which = index >> 22 & 3;
-  const float limit = which == 0   ? moep_float_from_bits(0x7F800000u)
-                      : which == 1 ? 10.0f
-                      : which == 2 ? 2.0f
-                                   : 0.3f;
-  return moep_float_bits(moep_f32_stored(moep_swiglu(gate, up, limit)));
+  return which == 0   ? moep_float_from_bits(0x7F800000u)
+         : which == 1 ? 10.0f
+         : which == 2 ? 2.0f
+                      : 0.3f;
+}
+
+MOEP_INLINE uint32_t moep_probe_swiglu(uint32_t index) {
+  const float gate = moep_bf16_to_float((uint16_t)index);
+  return moep_float_bits(moep_f32_stored(
+      moep_swiglu(gate, moep_probe_up(index), moep_probe_limit(index))));
+}
+
+/* Four gates at once, as kernels/swiglu.cuh has them on the GPU: often all of
+ * them plain, often one not. */
+MOEP_INLINE uint32_t moep_probe_four(uint32_t index) {
+  const float limit = moep_probe_limit(index);
+  float gate[4], up[4];
+  uint32_t h[2];
+  for (uint32_t i = 0; i < 4; i++) {
+    gate[i] = moep_bf16_to_float((uint16_t)(index + i * 0x0391u));
+    up[i] = moep_probe_up(index + (i << 16));
+  }
+#if defined(__CUDA_ARCH__)
+  moep::swiglu_bf16(gate, up, limit, h);
+#else
+  for (uint32_t i = 0; i < 4; i += 2) {
+    h[i / 2] = moep_bf16_from_float(moep_swiglu(gate[i], up[i], limit)) |
+               (uint32_t)moep_bf16_from_float(
+                   moep_swiglu(gate[i + 1], up[i + 1], limit))
+                   << 16;
+  }
+#endif
+  return (uint32_t)moep_probe_mix(h[0] | (uint64_t)h[1] << 32);
 }
 
 /* The value at one index. Operations that hand a NaN's payload on give the
@@ -110,6 +143,8 @@ MOEP_INLINE uint32_t moep_probe_value(enum moep_probe probe, uint64_t index) {
     }
     case moep_probe_swiglu_of_bf16:
       return moep_probe_swiglu(bits);
+    case moep_probe_swiglu_of_four:
+      return moep_probe_four(bits);
     case moep_probe_sigmoid:
       value = moep_sigmoid(x);
       break;
@@ -167,13 +202,9 @@ struct moep_probe_step {
   float c, d;
 };
 
-/* Which k stand in which slots of one step: slot = k, or the orders of
- * gemv_bf16.cuh and ring.cuh. */
-enum moep_probe_order {
-  moep_probe_natural = 0,
-  moep_probe_gemv = 1,
-  moep_probe_ring = 2
-};
+/* Which k stand in which slots of one step: slot = k, or the order of
+ * ring.cuh. */
+enum moep_probe_order { moep_probe_natural = 0, moep_probe_ring = 1 };
 
 /* Each step with its a in all 16 rows and its b in all 8 columns. */
 cudaError_t moep_probe_steps(const struct moep_probe_step* steps,

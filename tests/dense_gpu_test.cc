@@ -64,6 +64,8 @@ constexpr dense_shape kShapes[] = {
     {1040, 2880, 3000, 2.0f, -20},
     {16, 4112, 0, MOEPLAN_NO_SWIGLU_LIMIT, -12},
     {304, 16, 24, 7.0f, -18},
+    {2112, 448, 456, 10.0f, -20},
+    {64, 64, 0, MOEPLAN_NO_SWIGLU_LIMIT, 0},
 };
 
 INSTANTIATE_TEST_SUITE_P(, DenseGpuShape, testing::ValuesIn(kShapes),

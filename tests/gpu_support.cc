@@ -129,6 +129,20 @@ dense_data::dense_data(const dense_shape& wanted, uint32_t wanted_rows,
   x = gpu_random_bf16(rows * hidden, 0, 4 * seed + 3);
 }
 
+void dense_data::sprinkle_specials() {
+  const uint16_t special[] = {0x7F80, 0xFF80, 0x7FC1, 0xFFFF, 0x0001,
+                              0x807F, 0x0000, 0x8000, 0x7F7F, 0xFF7F};
+  const auto sprinkle = [&](std::vector<uint16_t>* tensor, size_t every) {
+    for (size_t i = every / 2, n = 0; i < tensor->size(); i += every, n++) {
+      (*tensor)[i] = special[n % 10];
+    }
+  };
+  sprinkle(&gate, 8219);
+  sprinkle(&up, 8087);
+  sprinkle(&down, 1531);
+  sprinkle(&x, 4093);
+}
+
 namespace {
 
 void log_to_stderr(void*, enum moeplan_log_level level, const char* text) {

@@ -71,6 +71,8 @@ struct dense_shape {
 /* The random weights and rows of a shape, the same for every device. */
 struct dense_data {
   dense_data(const dense_shape& shape, uint32_t rows, uint64_t seed);
+  /* Infinities, NaN, subnormals and zeros here and there in every tensor. */
+  void sprinkle_specials();
   dense_shape shape;
   uint32_t rows;
   std::vector<uint16_t> gate, up, down, x;

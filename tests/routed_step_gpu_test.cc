@@ -39,7 +39,7 @@ void SetProduct(moep_probe_step* step, int k, int exponent, bool negative) {
 // The GPU's bits are those of the model, in every output of every step.
 void ExpectModel(std::vector<moep_probe_step> steps) {
   const auto count = static_cast<uint32_t>(steps.size());
-  for (moep_probe_order order : {moep_probe_natural, moep_probe_gemv}) {
+  for (moep_probe_order order : {moep_probe_natural, moep_probe_ring}) {
     std::vector<float> d(size_t{count} * 128);
     ASSERT_CUDA(moep_probe_steps(steps.data(), count, order, d.data()));
     uint32_t wrong = 0;
