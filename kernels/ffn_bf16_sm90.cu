@@ -18,7 +18,7 @@ using moep::kWideRows;
 template <typename Args>
 struct WideArgs {
   Args args;
-  CUtensorMap rows;  // of activations, boxes of [N / 2, 64]
+  CUtensorMap rows;  // of activations, boxes of 64 k
 };
 
 // What the tiles are made of.
@@ -123,20 +123,14 @@ __device__ __forceinline__ void store_words(const moep_ffn_up_args& args,
                                             uint64_t row, uint32_t column,
                                             const uint32_t (&word)[8]) {
   if (column >= args.width) return;
+  float gate[8], up[8];
   uint32_t h[4];
 #pragma unroll
-  for (uint32_t i = 0; i < 2; i++) {
-    float gate[4], up[4];
-    uint32_t pairs[2];
-#pragma unroll
-    for (uint32_t j = 0; j < 4; j++) {
-      gate[j] = __uint_as_float(word[i * 4 + j] << 16);
-      up[j] = __uint_as_float(word[i * 4 + j] & 0xFFFF0000u);
-    }
-    moep::swiglu_bf16(gate, up, args.limit, pairs);
-    h[i * 2] = pairs[0];
-    h[i * 2 + 1] = pairs[1];
+  for (uint32_t i = 0; i < 8; i++) {
+    gate[i] = __uint_as_float(word[i] << 16);
+    up[i] = __uint_as_float(word[i] & 0xFFFF0000u);
   }
+  moep::swiglu_bf16(gate, up, args.limit, h);
   *reinterpret_cast<uint4*>(args.h + row * args.width + column) =
       make_uint4(h[0], h[1], h[2], h[3]);
 }
@@ -293,6 +287,22 @@ struct Rows {
   uint64_t stride;
 };
 
+// Blocks of a cluster: the largest that the grid has room for.
+uint32_t cluster_of(const moep_launch& launch) {
+  uint32_t cluster = moep::kWideCluster;
+  while (cluster > launch.grid[0]) cluster /= 2;
+  return cluster;
+}
+
+// A cluster lies within a GPC, of 16 SMs or a few more: of 132 SMs, clusters of
+// four fill 128.
+uint32_t clusters_of(const moep_launch& launch) {
+  constexpr uint32_t kTogether = 16;
+  const uint32_t blocks = launch.grid[0];
+  const bool whole = cluster_of(launch) > 2 && blocks > kTogether;
+  return (whole ? blocks - blocks % kTogether : blocks) / cluster_of(launch);
+}
+
 template <uint32_t N, typename Args>
 cudaError_t launch_wide(const Args& args, const Rows& rows,
                         const moep_launch& launch, cudaStream_t stream) {
@@ -301,11 +311,11 @@ cudaError_t launch_wide(const Args& args, const Rows& rows,
       &all.rows, rows.data, args.rows.begin + args.rows.count, shape_of(args).k,
       rows.stride, N / moep::kWideCluster);
   if (error != cudaSuccess) return error;
-  moep_launch even = launch;
-  const uint32_t cluster = launch.grid[0] > 1 ? moep::kWideCluster : 1;
-  even.grid[0] -= even.grid[0] % cluster;
+  moep_launch clusters = launch;
+  const uint32_t cluster = cluster_of(launch);
+  clusters.grid[0] = clusters_of(launch) * cluster;
   return moep::launch<const WideArgs<Args>>(
-      ffn_kernel<N, Args>, all, even, moep::kWideThreads,
+      ffn_kernel<N, Args>, all, clusters, moep::kWideThreads,
       moep::Wide<N>::kSharedBytes, stream, moep::Blocks{false, cluster});
 }
 
@@ -315,10 +325,10 @@ template <typename Args>
 uint32_t cost_of(const Args& args, const moep_launch& launch, uint32_t n,
                  uint32_t tile_cost) {
   const Shape shape = shape_of(args);
-  const uint32_t clusters = moep_ceil_div(launch.grid[0], moep::kWideCluster);
-  const uint32_t pairs =
-      moep_ceil_div(shape.columns, shape.tile * moep::kWideCluster);
-  const uint64_t tiles = uint64_t{pairs} * moep_ceil_div(args.rows.count, n);
+  const uint32_t clusters = clusters_of(launch);
+  const uint32_t sets =
+      moep_ceil_div(shape.columns, shape.tile * cluster_of(launch));
+  const uint64_t tiles = uint64_t{sets} * moep_ceil_div(args.rows.count, n);
   return static_cast<uint32_t>((tiles + clusters - 1) / clusters) * tile_cost;
 }
 

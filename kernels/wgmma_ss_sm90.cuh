@@ -41,20 +41,16 @@ __device__ __forceinline__ void wgmma_hold(float (&d)[kCount]) {
   for (uint32_t i = 0; i < kCount; i++) asm volatile("" : "+f"(d[i])::"memory");
 }
 
-// d = a b, or d += a b when `add`.
+// d += a b.
 __device__ __forceinline__ void wgmma_m64k16_bf16(float (&d)[32], uint64_t a,
-                                                  uint64_t b, bool add) {
+                                                  uint64_t b) {
   asm volatile(
-      "{\n"
-      ".reg .pred p;\n"
-      "setp.ne.b32 p, %34, 0;\n"
       "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
       "{%0, %1, %2, %3, %4, %5, %6, %7,"
       " %8, %9, %10, %11, %12, %13, %14, %15,"
       " %16, %17, %18, %19, %20, %21, %22, %23,"
       " %24, %25, %26, %27, %28, %29, %30, %31}, "
-      "%32, %33, p, 1, 1, 0, 0;\n"
-      "}\n"
+      "%32, %33, 1, 1, 1, 0, 0;"
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
         "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]),
         "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]),
@@ -62,16 +58,13 @@ __device__ __forceinline__ void wgmma_m64k16_bf16(float (&d)[32], uint64_t a,
         "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), "+f"(d[25]),
         "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]),
         "+f"(d[31])
-      : "l"(a), "l"(b), "r"(static_cast<uint32_t>(add)));
+      : "l"(a), "l"(b));
 }
 
-// d = a b, or d += a b when `add`.
+// d += a b.
 __device__ __forceinline__ void wgmma_m64k16_bf16(float (&d)[64], uint64_t a,
-                                                  uint64_t b, bool add) {
+                                                  uint64_t b) {
   asm volatile(
-      "{\n"
-      ".reg .pred p;\n"
-      "setp.ne.b32 p, %66, 0;\n"
       "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 "
       "{%0, %1, %2, %3, %4, %5, %6, %7,"
       " %8, %9, %10, %11, %12, %13, %14, %15,"
@@ -81,8 +74,7 @@ __device__ __forceinline__ void wgmma_m64k16_bf16(float (&d)[64], uint64_t a,
       " %40, %41, %42, %43, %44, %45, %46, %47,"
       " %48, %49, %50, %51, %52, %53, %54, %55,"
       " %56, %57, %58, %59, %60, %61, %62, %63}, "
-      "%64, %65, p, 1, 1, 0, 0;\n"
-      "}\n"
+      "%64, %65, 1, 1, 1, 0, 0;"
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
         "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]),
         "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]),
@@ -96,16 +88,13 @@ __device__ __forceinline__ void wgmma_m64k16_bf16(float (&d)[64], uint64_t a,
         "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]),
         "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]),
         "+f"(d[61]), "+f"(d[62]), "+f"(d[63])
-      : "l"(a), "l"(b), "r"(static_cast<uint32_t>(add)));
+      : "l"(a), "l"(b));
 }
 
-// d = a b, or d += a b when `add`.
+// d += a b.
 __device__ __forceinline__ void wgmma_m64k16_bf16(float (&d)[128], uint64_t a,
-                                                  uint64_t b, bool add) {
+                                                  uint64_t b) {
   asm volatile(
-      "{\n"
-      ".reg .pred p;\n"
-      "setp.ne.b32 p, %130, 0;\n"
       "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 "
       "{%0, %1, %2, %3, %4, %5, %6, %7,"
       " %8, %9, %10, %11, %12, %13, %14, %15,"
@@ -123,8 +112,7 @@ __device__ __forceinline__ void wgmma_m64k16_bf16(float (&d)[128], uint64_t a,
       " %104, %105, %106, %107, %108, %109, %110, %111,"
       " %112, %113, %114, %115, %116, %117, %118, %119,"
       " %120, %121, %122, %123, %124, %125, %126, %127}, "
-      "%128, %129, p, 1, 1, 0, 0;\n"
-      "}\n"
+      "%128, %129, 1, 1, 1, 0, 0;"
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
         "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]),
         "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]),
@@ -151,7 +139,7 @@ __device__ __forceinline__ void wgmma_m64k16_bf16(float (&d)[128], uint64_t a,
         "+f"(d[116]), "+f"(d[117]), "+f"(d[118]), "+f"(d[119]), "+f"(d[120]),
         "+f"(d[121]), "+f"(d[122]), "+f"(d[123]), "+f"(d[124]), "+f"(d[125]),
         "+f"(d[126]), "+f"(d[127])
-      : "l"(a), "l"(b), "r"(static_cast<uint32_t>(add)));
+      : "l"(a), "l"(b));
 }
 
 }  // namespace moep

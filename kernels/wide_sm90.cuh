@@ -1,8 +1,8 @@
 // A product of many rows on sm_90: tiles of 128 weight rows times N rows of
 // activations, by a persistent grid. What ffn_up and ffn_down share.
 //
-// The blocks of a cluster (one or two) work on tiles side by side, with the same
-// rows of activations: each fetches its part of them for both. Of a block's 12
+// The blocks of a cluster (four, or fewer of a small grid) work on tiles side by
+// side, with the same rows of activations: each fetches its part of them for all. Of a block's 12
 // warps two fetch weights, two store results, and two groups of four multiply,
 // 64 weight rows each. A segment of K is one chain in registers; the totals over
 // the segments are partly in registers, partly in shared memory. A finished half
@@ -29,8 +29,8 @@ constexpr uint32_t kWideCluster = 2;   // blocks
 constexpr uint32_t kWideTogether = 8;  // tiles of rows that take turns
 // Registers of a thread that multiplies, and of another; at the start every thread
 // has 168, a third of what they may have together.
-constexpr uint32_t kWideRegisters = 224;
-constexpr uint32_t kWideOthers = 56;
+constexpr uint32_t kWideRegisters = 216;
+constexpr uint32_t kWideOthers = 72;
 static_assert(2 * kWideRegisters + kWideOthers <= 3 * 168, "of 3 warpgroups");
 
 // Shared memory of a block: stages of weights and activations, then for each
@@ -47,7 +47,7 @@ struct Wide {
   static constexpr uint32_t kSharedBytes = kBarriers + kStages * 16 + 1024;
 
   static constexpr uint32_t kSums = N / 2;  // of a thread that multiplies
-  static constexpr uint32_t kKept = kSums < 64 ? kSums : 64;  // in registers
+  static constexpr uint32_t kKept = kSums < 72 ? kSums : 72;  // in registers
 };
 
 // Stage and phase of a ring that all threads go through alike.
@@ -79,15 +79,15 @@ struct WideRing {
 // kWideTogether tiles of rows with the same weights, then the next weights.
 struct WideTiles {
   uint32_t weights, rows;  // tiles
-  uint32_t pairs;          // of weights: what a cluster takes
+  uint32_t sets;           // of weights: what a cluster takes at a time
   uint32_t rank;
 
-  __device__ __forceinline__ uint32_t count() const { return pairs * rows; }
+  __device__ __forceinline__ uint32_t count() const { return sets * rows; }
   // Of item `i`: tile of weights (may be past the last), tile of rows.
   __device__ __forceinline__ uint2 at(uint32_t i) const {
-    const uint32_t first = i / (kWideTogether * pairs) * kWideTogether;
+    const uint32_t first = i / (kWideTogether * sets) * kWideTogether;
     const uint32_t together = min(kWideTogether, rows - first);
-    const uint32_t rest = i - first * pairs;
+    const uint32_t rest = i - first * sets;
     return make_uint2(rest / together * cluster_nctarank() + rank,
                       first + rest % together);
   }
@@ -167,6 +167,8 @@ __device__ __forceinline__ void wide_multiply(WideRing<N>& ring,
                                               uint32_t steps) {
   const uint32_t half = threadIdx.x / 128 - 1;
   WideRing<N> before = ring;
+#pragma unroll
+  for (uint32_t i = 0; i < Wide<N>::kSums; i++) sum[i] = 0.0f;
   for (uint32_t step = 0; step < steps; step++) {
     mbarrier_wait(ring.full(), ring.parity);
     fence_proxy_async();
@@ -176,8 +178,7 @@ __device__ __forceinline__ void wide_multiply(WideRing<N>& ring,
     wgmma_fence();
 #pragma unroll
     for (uint32_t i = 0; i < kWideStageK / MOEP_STEP_K; i++) {
-      wgmma_m64k16_bf16(sum, a + i * kWgmmaStep, b + i * kWgmmaStep,
-                        step != 0 || i != 0);
+      wgmma_m64k16_bf16(sum, a + i * kWgmmaStep, b + i * kWgmmaStep);
     }
     wgmma_commit_group();
     wgmma_wait_group<1>();

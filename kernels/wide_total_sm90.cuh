@@ -46,27 +46,43 @@ struct WideTotals {
   float kept[Wide<N>::kKept];
   uint32_t at;  // this thread's in shared memory
 
-  // The segment's sums: the totals of the first one, else added to them. After
-  // the last one they are in `sum`.
-  __device__ __forceinline__ void add(float (&sum)[Wide<N>::kSums], bool first,
-                                      bool last) {
+  // After the first segment, and after a later one but the last: the sums go to
+  // the totals.
+  __device__ __forceinline__ void set(const float (&sum)[Wide<N>::kSums]) {
+#pragma unroll
+    for (uint32_t i = 0; i < Wide<N>::kKept; i++) kept[i] = sum[i];
+#pragma unroll
+    for (uint32_t i = Wide<N>::kKept; i < Wide<N>::kSums; i += 4) {
+      st_shared_v4(place(i), sum[i], sum[i + 1], sum[i + 2], sum[i + 3]);
+    }
+  }
+  __device__ __forceinline__ void add(const float (&sum)[Wide<N>::kSums]) {
 #pragma unroll
     for (uint32_t i = 0; i < Wide<N>::kKept; i++) {
-      if (!first) sum[i] = __fadd_rn(kept[i], sum[i]);
-      kept[i] = sum[i];
+      kept[i] = __fadd_rn(kept[i], sum[i]);
     }
 #pragma unroll
     for (uint32_t i = Wide<N>::kKept; i < Wide<N>::kSums; i += 4) {
-      if (!first) {
-        const float4 total = ld_shared_v4_f32(place(i));
-        sum[i] = __fadd_rn(total.x, sum[i]);
-        sum[i + 1] = __fadd_rn(total.y, sum[i + 1]);
-        sum[i + 2] = __fadd_rn(total.z, sum[i + 2]);
-        sum[i + 3] = __fadd_rn(total.w, sum[i + 3]);
-      }
-      if (!last) {
-        st_shared_v4(place(i), sum[i], sum[i + 1], sum[i + 2], sum[i + 3]);
-      }
+      const float4 total = ld_shared_v4_f32(place(i));
+      st_shared_v4(
+          place(i), __fadd_rn(total.x, sum[i]), __fadd_rn(total.y, sum[i + 1]),
+          __fadd_rn(total.z, sum[i + 2]), __fadd_rn(total.w, sum[i + 3]));
+    }
+  }
+
+  // After the last: the totals go to the sums.
+  __device__ __forceinline__ void finish(float (&sum)[Wide<N>::kSums]) const {
+#pragma unroll
+    for (uint32_t i = 0; i < Wide<N>::kKept; i++) {
+      sum[i] = __fadd_rn(kept[i], sum[i]);
+    }
+#pragma unroll
+    for (uint32_t i = Wide<N>::kKept; i < Wide<N>::kSums; i += 4) {
+      const float4 total = ld_shared_v4_f32(place(i));
+      sum[i] = __fadd_rn(total.x, sum[i]);
+      sum[i + 1] = __fadd_rn(total.y, sum[i + 1]);
+      sum[i + 2] = __fadd_rn(total.z, sum[i + 2]);
+      sum[i + 3] = __fadd_rn(total.w, sum[i + 3]);
     }
   }
 
@@ -92,7 +108,13 @@ __device__ __forceinline__ void wide_sum_tile(WideRing<N>& ring, uint32_t words,
     steps = min(left, kSteps);
     wide_multiply<N>(ring, sum, steps);
     if (first && waits) barrier_sync(kWideRead + half, kWideExchange);
-    totals.add(sum, first, left == steps);
+    if (left == steps) {
+      if (!first) totals.finish(sum);
+    } else if (first) {
+      totals.set(sum);
+    } else {
+      totals.add(sum);
+    }
   }
   if (Wide<N>::kKept < Wide<N>::kSums) barrier_sync(kWideGroup + half, 128);
 }
