@@ -287,20 +287,13 @@ struct Rows {
   uint64_t stride;
 };
 
-// Blocks of a cluster: the largest that the grid has room for.
+// Blocks of a cluster.
 uint32_t cluster_of(const moep_launch& launch) {
-  uint32_t cluster = moep::kWideCluster;
-  while (cluster > launch.grid[0]) cluster /= 2;
-  return cluster;
+  return launch.grid[0] < moep::kWideCluster ? 1 : moep::kWideCluster;
 }
 
-// A cluster lies within a GPC, of 16 SMs or a few more: of 132 SMs, clusters of
-// four fill 128.
 uint32_t clusters_of(const moep_launch& launch) {
-  constexpr uint32_t kTogether = 16;
-  const uint32_t blocks = launch.grid[0];
-  const bool whole = cluster_of(launch) > 2 && blocks > kTogether;
-  return (whole ? blocks - blocks % kTogether : blocks) / cluster_of(launch);
+  return launch.grid[0] / cluster_of(launch);
 }
 
 template <uint32_t N, typename Args>

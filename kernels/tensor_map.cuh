@@ -13,7 +13,7 @@ namespace moep {
 using TensorMapEncode = decltype(&cuTensorMapEncodeTiled);
 
 // Asked for once; any thread may be first.
-inline cudaError_t tensor_map_load(TensorMapEncode* encode_out) {
+static inline cudaError_t tensor_map_load(TensorMapEncode* encode_out) {
   static void* known = nullptr;
   void* function = __atomic_load_n(&known, __ATOMIC_ACQUIRE);
   if (function == nullptr) {
@@ -30,9 +30,10 @@ inline cudaError_t tensor_map_load(TensorMapEncode* encode_out) {
 
 // Rows of k elements, `stride` elements apart, in boxes of [box_rows, 64],
 // swizzled by 128 bytes.
-inline cudaError_t tensor_map_encode(CUtensorMap* map, const uint16_t* data,
-                                     uint32_t rows, uint32_t k, uint64_t stride,
-                                     uint32_t box_rows) {
+static inline cudaError_t tensor_map_encode(CUtensorMap* map,
+                                            const uint16_t* data, uint32_t rows,
+                                            uint32_t k, uint64_t stride,
+                                            uint32_t box_rows) {
   TensorMapEncode encode = nullptr;
   const cudaError_t error = tensor_map_load(&encode);
   if (error != cudaSuccess) return error;

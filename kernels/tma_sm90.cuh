@@ -43,10 +43,6 @@ __device__ __forceinline__ void cp_async_bulk_tensor_multicast(
       : "memory");
 }
 
-__device__ __forceinline__ void prefetch_tensormap(const void* map) {
-  asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
-}
-
 // What other instructions wrote to shared memory, before wgmma reads it.
 __device__ __forceinline__ void fence_proxy_async() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");

@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
 #include <memory>
+#include <utility>
 
 #include "tests/gpu_ffn.h"
 
@@ -30,25 +32,45 @@ constexpr WideCase kCases[] = {
     {{64, 64, 0, MOEPLAN_NO_SWIGLU_LIMIT, 0}, false},
 };
 
+/* A case's tensors and what the host makes of them, once for all tests. */
+struct HostCase {
+  explicit HostCase(const WideCase& wanted)
+      : data(wanted.shape, kRows, 41),
+        host(data, FfnKernel::kHost, wanted.y_f32) {
+    host.Run(0, kRows);
+  }
+  const dense_data data;
+  Ffn host;
+};
+
+const HostCase& host_case(const WideCase& wanted) {
+  static std::map<std::pair<uint32_t, uint32_t>, std::unique_ptr<HostCase>> all;
+  std::unique_ptr<HostCase>& one =
+      all[{wanted.shape.hidden, wanted.shape.width}];
+  if (one == nullptr) one = std::make_unique<HostCase>(wanted);
+  return *one;
+}
+
 class FfnWideGpu : public testing::TestWithParam<WideCase> {
  protected:
   void SetUp() override {
     MOEP_NEEDS_SM90();
-    data_ = std::make_unique<dense_data>(GetParam().shape, kRows, 41);
-    host_ = std::make_unique<Ffn>(Make(FfnKernel::kHost));
-    host_->Run(0, kRows);
+    case_ = &host_case(GetParam());
   }
-  Ffn Make(FfnKernel kernel) { return Ffn(*data_, kernel, GetParam().y_f32); }
+  Ffn Make(FfnKernel kernel) const {
+    return Ffn(case_->data, kernel, GetParam().y_f32);
+  }
+  const Ffn& host() const { return case_->host; }
 
-  std::unique_ptr<dense_data> data_;
-  std::unique_ptr<Ffn> host_;
+ private:
+  const HostCase* case_ = nullptr;
 };
 
 TEST_P(FfnWideGpu, EveryRowCountGivesTheHostsBits) {
   for (uint32_t rows : kCounts) {
     Ffn gpu = Make(FfnKernel::kSm90);
     gpu.Run(0, rows);
-    ASSERT_EQ(gpu.Difference(*host_, rows), "") << rows << " rows";
+    ASSERT_EQ(gpu.Difference(host(), rows), "") << rows << " rows";
   }
 }
 
@@ -66,7 +88,7 @@ TEST_P(FfnWideGpu, GridAndSplitChangeNoBit) {
   parts.Run(130, 300, 2);
   parts.Run(430, 65, 500);
   parts.Run(495, kRows - 495, 67);
-  EXPECT_EQ(parts.Difference(*host_), "");
+  EXPECT_EQ(parts.Difference(host()), "");
 }
 
 TEST_P(FfnWideGpu, RowsPastLiveRowsAreUntouched) {
@@ -77,14 +99,14 @@ TEST_P(FfnWideGpu, RowsPastLiveRowsAreUntouched) {
     Ffn gpu = Make(FfnKernel::kSm90);
     gpu.SetLiveRows(live);
     gpu.Run(0, kRows);
-    ASSERT_EQ(gpu.Difference(*host_, rows), "") << "live_rows " << live;
+    ASSERT_EQ(gpu.Difference(host(), rows), "") << "live_rows " << live;
   }
 }
 
 TEST_P(FfnWideGpu, AHundredRunsGiveTheSameBits) {
   Ffn gpu = Make(FfnKernel::kSm90);
   for (uint32_t i = 0; i < 100; i++) gpu.Run(0, kRows);
-  EXPECT_EQ(gpu.Difference(*host_), "");
+  EXPECT_EQ(gpu.Difference(host()), "");
 }
 
 INSTANTIATE_TEST_SUITE_P(, FfnWideGpu, testing::ValuesIn(kCases),

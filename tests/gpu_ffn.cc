@@ -28,8 +28,8 @@ uint32_t attribute(cudaDeviceAttr which) {
   return static_cast<uint32_t>(value);
 }
 
-/* The first byte of `got` that is not that of `wanted`, or of rows past `rows`
- * not poison. */
+/* The first byte of `got` that is not that of `wanted`, or in a row from `rows`
+ * on not poison. */
 std::string first_difference(const char* stage, const DeviceMemory& got,
                              const DeviceMemory& wanted, size_t row_bytes,
                              uint32_t rows) {

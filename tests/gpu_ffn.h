@@ -23,8 +23,8 @@ class Ffn {
 
   void SetLiveRows(int32_t live);
 
-  // "" or the first word that differs from `expected`; of row `row` and later
-  // everything has to be untouched when `row` is not all rows.
+  // "" or the first byte that is not that of `expected`; of the rows from `rows`
+  // on, the first that was written.
   std::string Difference(const Ffn& expected) const;
   std::string Difference(const Ffn& expected, uint32_t rows) const;
 
