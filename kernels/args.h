@@ -24,6 +24,12 @@ MOEP_INLINE uint32_t moep_rows_end(const struct moep_rows* rows) {
   return live < end ? live : end;
 }
 
+/* How many of the node's rows are to be done. */
+MOEP_INLINE uint32_t moep_rows_alive(const struct moep_rows* rows) {
+  const uint32_t end = moep_rows_end(rows);
+  return end > rows->begin ? end - rows->begin : 0;
+}
+
 /* Where tests read float32 accumulators before any rounding: total over the
  * segments, before the epilogue. Null outside tests. */
 struct moep_tap {

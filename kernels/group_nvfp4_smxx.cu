@@ -59,9 +59,7 @@ __device__ __forceinline__ void publish(const moep_route_args& route,
   }
   __syncthreads();
   if (threadIdx.x != 0 || route.trace.cursor == nullptr) return;
-  if (end > route.rows.begin) {
-    *route.trace.cursor = cursor + end - route.rows.begin;
-  }
+  *route.trace.cursor = cursor + moep_rows_alive(&route.rows);
 }
 
 // The grid's barrier behind the logits, in two halves. Its token matters to the

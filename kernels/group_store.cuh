@@ -193,8 +193,8 @@ __device__ __forceinline__ void combine(const Block& block,
   const moep_group_args& args = block.args;
   const moep_rows& rows = args.route.rows;
   const Columns columns = columns_of(block);
-  const uint32_t topk = args.route.rule.topk, end = moep_rows_end(&rows);
-  const uint32_t alive_rows = end > rows.begin ? end - rows.begin : 0;
+  const uint32_t topk = args.route.rule.topk;
+  const uint32_t alive_rows = moep_rows_alive(&rows);
   const uint32_t width = phase.down_tiles * kDownTile;
   for (uint32_t i = threadIdx.x; i < alive_rows * width; i += blockDim.x) {
     const uint32_t r = i / width, at = i - r * width;

@@ -15,9 +15,7 @@ struct batch {
 /* The batch from row `first` on; rows == 0 at the end. */
 static struct batch batch_at(const struct moep_rows* rows, const uint16_t* x,
                              uint64_t stride, uint32_t first) {
-  const uint32_t live = moep_live_rows(rows->live_rows, rows->total);
-  const uint32_t end =
-      rows->begin + rows->count < live ? rows->begin + rows->count : live;
+  const uint32_t end = moep_rows_end(rows);
   struct batch batch = {.rows = 0};
   for (uint32_t r = first; r < end && batch.rows < MOEP_PANEL_ROWS; r++) {
     batch.x[batch.rows++] = x + r * stride;

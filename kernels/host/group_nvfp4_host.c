@@ -169,11 +169,10 @@ cudaError_t moep_group_nvfp4_host(const union moep_args* args,
   struct table table;
   table_build(route->ids, &route->rows, route->rule.topk, route->rule.experts,
               &table);
-  const uint32_t end = moep_rows_end(&route->rows);
   const struct work work = {
       .args = group,
       .table = &table,
-      .live = end > route->rows.begin ? end - route->rows.begin : 0,
+      .live = moep_rows_alive(&route->rows),
   };
   moep_parallel(
       table.used * (group->inter / MOEP_PANEL_N),

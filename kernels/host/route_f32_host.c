@@ -99,10 +99,7 @@ void moep_host_route(const struct moep_route_args* args) {
 
 void moep_host_trace_advance(uint64_t* cursor, const struct moep_rows* rows) {
   if (cursor == NULL) return;
-  const uint32_t live = moep_live_rows(rows->live_rows, rows->total);
-  if (live <= rows->begin) return;
-  const uint32_t rest = live - rows->begin;
-  *cursor += rest < rows->count ? rest : rows->count;
+  *cursor += moep_rows_alive(rows);
 }
 
 cudaError_t moep_route_f32_host(const union moep_args* args,
