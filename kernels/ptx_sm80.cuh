@@ -94,6 +94,14 @@ __device__ __forceinline__ void cp_async_16(uint32_t shared,
       : "memory");
 }
 
+// The same of what other blocks read too, or zeros.
+__device__ __forceinline__ void cp_async_16_or_zeros(uint32_t shared,
+                                                     const void* global,
+                                                     bool present) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared),
+               "l"(global), "r"(present ? 16 : 0)
+               : "memory");
+}
 __device__ __forceinline__ void cp_async_commit_group() {
   asm volatile("cp.async.commit_group;" ::: "memory");
 }
@@ -128,6 +136,17 @@ __device__ __forceinline__ uint32_t ld_shared_u16(uint32_t address) {
   uint16_t value;
   asm volatile("ld.shared.u16 %0, [%1];" : "=h"(value) : "r"(address));
   return value;
+}
+
+// Four matrices of 8 rows of 16 bytes; lane 8 i + r names row r of matrix i. Lane
+// (g, t) gets words t of rows g.
+__device__ __forceinline__ void ldmatrix_x4(uint32_t (&out)[4],
+                                            uint32_t address) {
+  asm volatile(
+      "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+      : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
+      : "r"(address)
+      : "memory");
 }
 
 __device__ __forceinline__ uint32_t dynamic_shared_bytes() {

@@ -76,6 +76,11 @@ static struct cost cost_sort(const struct sizes* s) {
   };
 }
 
+/* One block: it adds the tiles up. */
+static struct cost cost_sort_scan(const struct sizes* s) {
+  return (struct cost){.entries = 1, .bytes = 12 * s->slots};
+}
+
 static struct cost cost_permute_x(const struct sizes* s) {
   return (struct cost){
       .entries = s->rows,
@@ -128,7 +133,7 @@ static struct cost (*const cost_of_op[MOEP_OP_COUNT])(const struct sizes*) = {
     [moep_op_ffn_up] = cost_ffn_up,
     [moep_op_route] = cost_route,
     [moep_op_sort_count] = cost_sort,
-    [moep_op_sort_scan] = cost_sort,
+    [moep_op_sort_scan] = cost_sort_scan,
     [moep_op_sort_scatter] = cost_sort,
     [moep_op_permute_x] = cost_permute_x,
     [moep_op_grouped_up] = cost_grouped_up,

@@ -44,6 +44,8 @@ std::vector<Golden> Goldens() {
          o.sm_limit = 2;
          o.y_type = moeplan_dtype_f32;
        }},
+      {"flash-9-h200", flash, h200, 9, nullptr},
+      {"flash-256-h200-base", flash, h200, 256, SET(tile = "base")},
       {"dense-1-host", dense, host, 1, nullptr},
       {"dense-40-host", dense, host, 40, nullptr},
       {"dense-1-h200", dense, h200, 1, nullptr},

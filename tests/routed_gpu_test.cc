@@ -1,6 +1,6 @@
-// Routed sites on the GPU: every plan of decode, verify, row groups and per row
-// gives each row the host's float32 accumulators, ids, weights and y. On a GPU
-// other than sm_90 the row's own decode plan stands in for the host.
+// Routed sites on the GPU: every plan of every recipe gives each row the host's
+// float32 accumulators, ids, weights and y. On a GPU other than sm_90 the row's own
+// decode plan stands in for the host.
 
 #include <gtest/gtest.h>
 
@@ -32,13 +32,14 @@ void ExpectRows(GpuSite& gpu, uint32_t first, uint32_t rows,
   ASSERT_EQ(gpu.Difference(run, *result), "") << what;
 }
 
-// Every recipe that takes `rows` rows.
+constexpr moeplan_recipe kAnyRows[] = {
+    moeplan_recipe_row_groups, moeplan_recipe_per_row, moeplan_recipe_prefill};
+
 void ExpectRowsByEveryRecipe(GpuSite& gpu, uint32_t first, uint32_t rows) {
   ExpectRows(gpu, first, rows, Options().NoGrouped(), "by the rule");
-  ExpectRows(gpu, first, rows, Options().Recipe(moeplan_recipe_row_groups),
-             "row_groups");
-  ExpectRows(gpu, first, rows, Options().Recipe(moeplan_recipe_per_row),
-             "per_row");
+  for (moeplan_recipe recipe : kAnyRows) {
+    ExpectRows(gpu, first, rows, Options().Recipe(recipe), "any rows");
+  }
   if (rows == 1) {
     ExpectRows(gpu, first, 1, Options().Recipe(moeplan_recipe_decode),
                "decode");
@@ -385,8 +386,7 @@ TEST(RoutedGpu, RoutingFromOutside) {
       run.topk_weights = external.weights.data();
       const Result expected = host.Run(run);
       ASSERT_EQ(expected->status, moeplan_status_success) << host.log();
-      for (moeplan_recipe recipe :
-           {moeplan_recipe_row_groups, moeplan_recipe_per_row}) {
+      for (moeplan_recipe recipe : kAnyRows) {
         const moeplan_options options = Options().Recipe(recipe);
         run.options = &options;
         const Result result = gpu.Run(run, GpuWay::kTap);

@@ -49,8 +49,9 @@ class RoutedWaysGpu : public testing::Test {
   static std::vector<moeplan_options> Recipes(uint32_t rows) {
     std::vector<moeplan_options> all = {
         Options().NoGrouped(), Options().Recipe(moeplan_recipe_row_groups),
-        Options().Recipe(moeplan_recipe_per_row)};
-    return rows == 1 ? std::vector<moeplan_options>{all[0], all[1]} : all;
+        Options().Recipe(moeplan_recipe_prefill)};
+    if (rows > 1) all.push_back(Options().Recipe(moeplan_recipe_per_row));
+    return all;
   }
 
   static void Expect(const harness_run& run, GpuWay way,
