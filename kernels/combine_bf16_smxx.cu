@@ -17,9 +17,9 @@ constexpr uint32_t kAhead = 8;    // slots in flight
 static_assert(MOEP_MAX_TOPK <= 32 && MOEP_MAX_TOPK % kAhead == 0,
               "a lane each");
 
-// A lane's slot of the row, and which lanes have one: filled, on this rank.
+// A lane's slot of the row, and which lanes' slots are filled and on this rank.
 struct Slots {
-  uint32_t position;
+  int32_t position;  // -1: unfilled
   float weight;
   uint32_t here;
 };
@@ -28,14 +28,16 @@ __device__ __forceinline__ Slots slots_of(const moep_combine_args& args,
                                           uint64_t row) {
   const uint32_t j = threadIdx.x % 32;
   const uint64_t slot = row * args.topk + j;
-  const int32_t id = j < args.topk ? args.ids[slot] : -1;
-  const bool here = id >= 0 && static_cast<uint32_t>(id) < args.experts &&
-                    args.site->experts[id].gate.weight != nullptr;
-  Slots slots = {0, 0.0f, __ballot_sync(~0u, here)};
-  if (here) {
-    slots.position = static_cast<uint32_t>(args.token_to_perm[slot]);
+  Slots slots = {-1, 0.0f, 0};
+  int32_t id = -1;
+  if (j < args.topk) {
+    id = args.ids[slot];
+    slots.position = args.token_to_perm[slot];
     slots.weight = args.weights[slot];
   }
+  const bool here = id >= 0 && static_cast<uint32_t>(id) < args.experts &&
+                    args.site->experts[id].gate.weight != nullptr;
+  slots.here = __ballot_sync(~0u, here);
   return slots;
 }
 
@@ -46,7 +48,8 @@ __device__ __forceinline__ void add_pair(float weight, uint32_t word,
   high = moep_fma(weight, __uint_as_float(word & 0xFFFF0000u), high);
 }
 
-// Slots first .. first + kAhead - 1 of 8 columns, in their order.
+// Slots first .. first + kAhead - 1 of 8 columns, in their order. What is loaded
+// does not wait for the table of experts.
 __device__ __forceinline__ void add_slots(const moep_combine_args& args,
                                           const Slots& slots, uint32_t first,
                                           uint32_t column,
@@ -54,15 +57,15 @@ __device__ __forceinline__ void add_slots(const moep_combine_args& args,
   uint4 part[kAhead];
 #pragma unroll
   for (uint32_t i = 0; i < kAhead; i++) {
-    const uint64_t position = __shfl_sync(~0u, slots.position, first + i);
-    if ((slots.here >> (first + i) & 1) == 0 || column >= args.hidden) continue;
-    part[i] = *reinterpret_cast<const uint4*>(args.slot_out +
-                                              position * args.hidden + column);
+    const int32_t position = __shfl_sync(~0u, slots.position, first + i);
+    if (position < 0 || column >= args.hidden) continue;
+    part[i] = *reinterpret_cast<const uint4*>(
+        args.slot_out + static_cast<uint64_t>(position) * args.hidden + column);
   }
 #pragma unroll
   for (uint32_t i = 0; i < kAhead; i++) {
     const float weight = __shfl_sync(~0u, slots.weight, first + i);
-    if ((slots.here >> (first + i) & 1) == 0 || column >= args.hidden) continue;
+    if ((slots.here >> (first + i) & 1) == 0) continue;
     add_pair(weight, part[i].x, sum[0], sum[1]);
     add_pair(weight, part[i].y, sum[2], sum[3]);
     add_pair(weight, part[i].z, sum[4], sum[5]);
@@ -103,7 +106,7 @@ __device__ __forceinline__ void store(const moep_y& y, uint64_t at,
   }
 }
 
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, 4)
     combine_kernel(const __grid_constant__ moep_combine_args args) {
   moep::griddepcontrol_wait();
   moep::griddepcontrol_launch_dependents();

@@ -93,7 +93,7 @@ __device__ __forceinline__ void copy_stage(TokenSource& source,
     const uint32_t to = stage + chunk_at(threadIdx.x / 4, threadIdx.x % 4);
 #pragma unroll
     for (uint32_t i = 0; i < kRow / 64; i++) {
-      cp_async_16_or_zeros(to ^ i * 64, source.from + i * 64, true);
+      cp_async_16(to ^ i * 64, source.from + i * 64);
     }
     source.from += kRow;
     source.left -= MOEP_BLOCK_K;

@@ -93,15 +93,6 @@ __device__ __forceinline__ void cp_async_16(uint32_t shared,
       "l"(global)
       : "memory");
 }
-
-// The same of what other blocks read too, or zeros.
-__device__ __forceinline__ void cp_async_16_or_zeros(uint32_t shared,
-                                                     const void* global,
-                                                     bool present) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared),
-               "l"(global), "r"(present ? 16 : 0)
-               : "memory");
-}
 __device__ __forceinline__ void cp_async_commit_group() {
   asm volatile("cp.async.commit_group;" ::: "memory");
 }
