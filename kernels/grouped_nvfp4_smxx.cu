@@ -49,11 +49,11 @@ template <typename P>
 constexpr uint32_t kOutPitch = P::kBlockColumns + 8;
 static_assert(kTokens * kOutPitch<Down> * 2 <= kSharedBytes, "fits");
 
-template <typename P>
+template <typename P, uint32_t kPairs>
 __device__ __forceinline__ void stage_out(const moep_grouped_args& args,
                                           const moep::GroupedWork& work,
                                           const int32_t* slots,
-                                          const float (&total)[kM][kN][4],
+                                          const Sums<kPairs>& total,
                                           uint16_t* out) {
   const moep_expert& expert = args.site->experts[work.expert];
   const uint32_t lane = threadIdx.x % 32, g = lane / 4;
@@ -63,13 +63,13 @@ __device__ __forceinline__ void stage_out(const moep_grouped_args& args,
     const uint32_t own = (threadIdx.x / 32 * kM + m) * P::kColumns + g;
     const uint32_t column = work.tile * P::kBlockColumns + own;
 #pragma unroll
-    for (uint32_t n = 0; n < kN; n++) {
+    for (uint32_t n = 0; n < kPairs * 2; n++) {
 #pragma unroll
       for (uint32_t i = 0; i < 2; i++) {
         const uint32_t token = n * 8 + lane % 4 * 2 + i;
         if (token >= work.tokens) continue;
         const uint64_t slot = static_cast<uint32_t>(slots[token]);
-        const float low = total[m][n][i], high = total[m][n][i + 2];
+        const float low = total.of[m][n][i], high = total.of[m][n][i + 2];
         uint16_t* row = out + token * kOutPitch<P>;
         if (P::kIsUp) {
           row[moep_p_from_k(own)] =
@@ -102,6 +102,20 @@ __device__ __forceinline__ void store_out(const moep_grouped_args& args,
   }
 }
 
+// The work's tokens are at most kPairs times 16. Sums without a first value would
+// keep their registers through the loop over works.
+template <typename P, uint32_t kPairs>
+__device__ __forceinline__ void run_tile(const moep_grouped_args& args,
+                                         const moep::GroupedWork& work,
+                                         const Shared& shared,
+                                         uint8_t* memory) {
+  Sums<kPairs> total = {};
+  run_work<P, kPairs>(args, work, shared, moep::shared_address(memory), total);
+  __syncthreads();  // the stages are read
+  stage_out<P, kPairs>(args, work, shared.slots, total,
+                       reinterpret_cast<uint16_t*>(memory));
+}
+
 template <typename P>
 __global__ void __launch_bounds__(kThreads, 1)
     grouped_kernel(const __grid_constant__ moep_grouped_args args) {
@@ -126,13 +140,21 @@ __global__ void __launch_bounds__(kThreads, 1)
       shared.matrices = matrices_of<P>(args.site->experts[work.expert]);
     }
     __syncthreads();
-    float total[kM][kN][4];
-    run_work<P>(args, work, shared, moep::shared_address(memory), total);
-    __syncthreads();  // the stages are read
-    uint16_t* out = reinterpret_cast<uint16_t*>(memory);
-    stage_out<P>(args, work, shared.slots, total, out);
+    switch (moep_ceil_div(work.tokens, 16)) {
+      case 1:
+        run_tile<P, 1>(args, work, shared, memory);
+        break;
+      case 2:
+        run_tile<P, 2>(args, work, shared, memory);
+        break;
+      case 3:
+        run_tile<P, 3>(args, work, shared, memory);
+        break;
+      default:
+        run_tile<P, kTokens / 16>(args, work, shared, memory);
+    }
     __syncthreads();
-    store_out<P>(args, work, out);
+    store_out<P>(args, work, reinterpret_cast<const uint16_t*>(memory));
     __syncthreads();
   }
 }

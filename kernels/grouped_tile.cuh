@@ -14,8 +14,7 @@ namespace grouped {
 constexpr uint32_t kWarps = 8;
 constexpr uint32_t kThreads = kWarps * 32;
 constexpr uint32_t kTokens = 64;
-constexpr uint32_t kN = kTokens / 8;  // n8 tiles
-constexpr uint32_t kM = 2;            // m16 tiles of a warp
+constexpr uint32_t kM = 2;  // m16 tiles of a warp
 constexpr uint32_t kStages = 4;
 constexpr uint32_t kRow = MOEP_BLOCK_K * 2;  // bytes of a token in a stage
 constexpr uint32_t kStageBytes = kTokens * kRow;
@@ -134,56 +133,62 @@ __device__ __forceinline__ void load_block(const Matrices& matrices,
 
 // Step s (0, 1) of word j of a block: this lane's operands of an m16 tile.
 __device__ __forceinline__ void operands_of(const NvBlock& block,
-                                            const uint32_t (&scale)[2], int j,
-                                            uint32_t s, uint32_t (&a)[4]) {
+                                            const uint32_t (&scale)[2][2],
+                                            int j, uint32_t s,
+                                            uint32_t (&a)[4]) {
 #pragma unroll
   for (uint32_t half = 0; half < 2; half++) {
     const moep_e2m1_pairs pairs =
         moep_unpack_e2m1(word_of(block.weight[half], j));
-    a[half] = mul_bf16x2(pairs.pair[s * 2], scale[half]);
-    a[half + 2] = mul_bf16x2(pairs.pair[s * 2 + 1], scale[half]);
+    a[half] = mul_bf16x2(pairs.pair[s * 2], scale[half][j / 2]);
+    a[half + 2] = mul_bf16x2(pairs.pair[s * 2 + 1], scale[half][j / 2]);
   }
 }
 
+// The sums of a warp for kPairs times 16 tokens.
+template <uint32_t kPairs>
+struct Sums {
+  float of[kM][kPairs * 2][4];
+};
+
 // The 8 steps of a block of 128 k: m16 tiles in `blocks` times the tokens of a
-// stage.
+// stage, which are loaded one pair of n8 tiles ahead.
+template <uint32_t kPairs>
 __device__ __forceinline__ void run_block(const NvBlock (&blocks)[kM],
-                                          uint32_t stage, uint32_t tokens,
-                                          float (&sum)[kM][kN][4]) {
+                                          uint32_t stage, Sums<kPairs>& sums) {
   const uint32_t lane = threadIdx.x % 32;
   const uint32_t from =
       stage + chunk_at(lane / 16 * 8 + lane % 8, lane / 8 % 2);
+  uint32_t scale[kM][2][2];
 #pragma unroll
-  for (int j = 0; j < 4; j++) {
-    uint32_t scale[kM][2];
+  for (uint32_t m = 0; m < kM; m++) {
+    nv_scales(blocks[m].scale[0], scale[m][0]);
+    nv_scales(blocks[m].scale[1], scale[m][1]);
+  }
+  uint32_t b[2][4];
+  ldmatrix_x4(b[0], from);
+#pragma unroll
+  for (uint32_t step = 0; step < MOEP_BLOCK_K / MOEP_STEP_K; step++) {
+    uint32_t a[kM][4];
 #pragma unroll
     for (uint32_t m = 0; m < kM; m++) {
-#pragma unroll
-      for (uint32_t half = 0; half < 2; half++) {
-        uint32_t both[2];
-        nv_scales(blocks[m].scale[half], both);
-        scale[m][half] = both[j / 2];
-      }
+      operands_of(blocks[m], scale[m], static_cast<int>(step / 2), step % 2,
+                  a[m]);
     }
 #pragma unroll
-    for (uint32_t s = 0; s < 2; s++) {
-      uint32_t a[kM][4];
-#pragma unroll
-      for (uint32_t m = 0; m < kM; m++) {
-        operands_of(blocks[m], scale[m], j, s, a[m]);
+    for (uint32_t n = 0; n < kPairs; n++) {
+      const uint32_t next = step * kPairs + n + 1;
+      if (next < kPairs * (MOEP_BLOCK_K / MOEP_STEP_K)) {
+        ldmatrix_x4(b[next % 2],
+                    (from ^ next / kPairs * 32) + next % kPairs * 16 * kRow);
       }
 #pragma unroll
-      for (uint32_t n = 0; n < kN; n += 2) {
-        if (n * 8 >= tokens) break;
-        uint32_t b[4];  // of tiles n and n + 1
-        ldmatrix_x4(b, (from ^ (j * 4 + s * 2) * 16) + n * 8 * kRow);
+      for (uint32_t i = 0; i < 2; i++) {
+        const uint32_t* words = b[(next - 1) % 2] + i * 2;
+        const uint32_t operand[2] = {words[0], words[1]};
 #pragma unroll
-        for (uint32_t i = 0; i < 2; i++) {
-          const uint32_t operand[2] = {b[i * 2], b[i * 2 + 1]};
-#pragma unroll
-          for (uint32_t m = 0; m < kM; m++) {
-            mma_m16n8k16_bf16(sum[m][n + i], a[m], operand);
-          }
+        for (uint32_t m = 0; m < kM; m++) {
+          mma_m16n8k16_bf16(sums.of[m][n * 2 + i], a[m], operand);
         }
       }
     }
@@ -191,27 +196,38 @@ __device__ __forceinline__ void run_block(const NvBlock (&blocks)[kM],
 }
 
 // Segments are added in ascending order.
-__device__ __forceinline__ void add_segment(bool first, float (&sum)[kM][kN][4],
-                                            float (&total)[kM][kN][4]) {
+template <uint32_t kPairs>
+__device__ __forceinline__ void add_segment(bool first,
+                                            const Sums<kPairs>& segment,
+                                            Sums<kPairs>& total) {
 #pragma unroll
   for (uint32_t m = 0; m < kM; m++) {
 #pragma unroll
-    for (uint32_t n = 0; n < kN; n++) {
+    for (uint32_t n = 0; n < kPairs * 2; n++) {
 #pragma unroll
       for (uint32_t i = 0; i < 4; i++) {
-        total[m][n][i] =
-            first ? sum[m][n][i] : __fadd_rn(total[m][n][i], sum[m][n][i]);
+        const float sum = segment.of[m][n][i];
+        total.of[m][n][i] = first ? sum : __fadd_rn(total.of[m][n][i], sum);
       }
     }
   }
 }
 
-// The warp's columns times all tokens of the work.
-template <typename P>
+// Blocks of weights that a lane loads ahead: fewer tokens leave it more registers
+// and less time.
+template <uint32_t kPairs>
+constexpr uint32_t kAhead = kPairs == 1   ? 4
+                            : kPairs == 2 ? 2
+                                          : 1;
+static_assert(MOEP_SEGMENT_K / MOEP_BLOCK_K % 4 == 0, "whole rounds");
+
+// The warp's columns times the tokens of the work.
+template <typename P, uint32_t kPairs>
 __device__ __forceinline__ void run_work(const moep_grouped_args& args,
                                          const GroupedWork& work,
                                          const Shared& shared, uint32_t memory,
-                                         float (&total)[kM][kN][4]) {
+                                         Sums<kPairs>& total) {
+  constexpr uint32_t kDepth = kAhead<kPairs>;
   const Sizes<P> sizes = sizes_of<P>(args);
   const uint32_t lane = threadIdx.x % 32;
   const uint32_t first =
@@ -227,33 +243,41 @@ __device__ __forceinline__ void run_work(const moep_grouped_args& args,
   }
   uint32_t at = (first + lane / 4) * (sizes.k / 2) + lane % 4 * 16;
   int32_t left = static_cast<int32_t>(sizes.k - lane % 4 * 32);
-  NvBlock next[kM] = {};
-  load_block<P>(shared.matrices, at, sizes.k, left, tiles, next);
+  NvBlock ring[kDepth][kM] = {};
+  const auto load = [&](uint32_t k, NvBlock(&out)[kM]) {
+    if (k < sizes.k) {
+      load_block<P>(shared.matrices, at, sizes.k, left, tiles, out);
+    }
+    at += MOEP_BLOCK_K / 2;
+    left -= MOEP_BLOCK_K;
+  };
+#pragma unroll
+  for (uint32_t i = 0; i < kDepth; i++) load(i * MOEP_BLOCK_K, ring[i]);
   uint32_t stage = 0, k = 0;
 #pragma unroll 1
   while (k < sizes.k) {
     const uint32_t end = min(k + MOEP_SEGMENT_K, sizes.k);
     const bool first_segment = k == 0;
-    float sum[kM][kN][4] = {};
+    Sums<kPairs> segment = {};
 #pragma unroll 1
     while (k < end) {
-      NvBlock blocks[kM] = {next[0], next[1]};
-      k += MOEP_BLOCK_K;
-      at += MOEP_BLOCK_K / 2;
-      left -= MOEP_BLOCK_K;
-      if (k < sizes.k) {
-        load_block<P>(shared.matrices, at, sizes.k, left, tiles, next);
+#pragma unroll
+      for (uint32_t i = 0; i < kDepth; i++) {
+        if (k >= end) break;
+        const NvBlock blocks[kM] = {ring[i][0], ring[i][1]};
+        load(k + kDepth * MOEP_BLOCK_K, ring[i]);
+        cp_async_wait_group<kStages - 2>();
+        __syncthreads();
+        copy_stage(source,
+                   memory + (stage + kStages - 1) % kStages * kStageBytes);
+        if (tiles != 0) {
+          run_block<kPairs>(blocks, memory + stage * kStageBytes, segment);
+        }
+        stage = (stage + 1) % kStages;
+        k += MOEP_BLOCK_K;
       }
-      cp_async_wait_group<kStages - 2>();
-      __syncthreads();
-      copy_stage(source,
-                 memory + (stage + kStages - 1) % kStages * kStageBytes);
-      if (tiles != 0) {
-        run_block(blocks, memory + stage * kStageBytes, work.tokens, sum);
-      }
-      stage = (stage + 1) % kStages;
     }
-    add_segment(first_segment, sum, total);
+    add_segment<kPairs>(first_segment, segment, total);
   }
 }
 

@@ -248,7 +248,7 @@ __device__ __forceinline__ void run_work(const moep_logits_args& args,
   for (uint32_t i = 0; i < T::kStages - 1; i++) {
     copy_stage<T>(args, source, memory + i * T::kStageBytes);
   }
-  Sums<T> total;
+  Sums<T> total = {};
   uint32_t stage = 0, k = 0;
 #pragma unroll 1
   while (k < args.hidden) {

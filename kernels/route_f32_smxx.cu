@@ -20,6 +20,7 @@ struct RowMemory {
   float* weights;  // [topk]
 };
 
+template <uint32_t kKeys>
 __device__ __forceinline__ void route_row(const moep_route_args& args,
                                           uint64_t row,
                                           const RowMemory& memory) {
@@ -37,8 +38,8 @@ __device__ __forceinline__ void route_row(const moep_route_args& args,
     memory.keys[e] = moep::selection_key(rule, args.site->bias, e, score);
   }
   __syncwarp();
-  moep::select_row(rule, memory.scores, memory.keys, memory.ids,
-                   memory.weights);
+  moep::select_row_of<kKeys>(rule, memory.scores, memory.keys, memory.ids,
+                             memory.weights);
 }
 
 // The row's ids and weights, and its place in the trace ring.
@@ -57,6 +58,7 @@ __device__ __forceinline__ void store_row(const moep_route_args& args,
   args.trace.weights[at] = memory.weights[j];
 }
 
+template <uint32_t kKeys>
 __global__ void __launch_bounds__(kWarps * 32)
     route_kernel(const __grid_constant__ moep_route_args args) {
   extern __shared__ float scores[];  // [kWarps, 2, experts]
@@ -74,7 +76,7 @@ __global__ void __launch_bounds__(kWarps * 32)
        row += gridDim.x * kWarps) {
     const bool alive = row < live;
     if (alive && args.external_ids == nullptr) {
-      route_row(args, row, memory);
+      route_row<kKeys>(args, row, memory);
     } else {
       moep::copy_row(args, static_cast<uint32_t>(row), alive, memory.ids,
                      memory.weights);
@@ -90,9 +92,16 @@ __global__ void __launch_bounds__(kWarps * 32)
 cudaError_t moep_route_f32_smxx(const union moep_args* args,
                                 const struct moep_launch* launch,
                                 cudaStream_t stream) {
+  const uint32_t experts = args->route.rule.experts;
   return moep::launch<const moep_route_args>(
-      route_kernel, args->route, *launch, kWarps * 32,
-      kWarps * 2 * sizeof(float) * args->route.rule.experts, stream);
+      experts <= moep::kFewKeys * 32 ? route_kernel<moep::kFewKeys>
+                                     : route_kernel<moep::kManyKeys>,
+      args->route, *launch, kWarps * 32, kWarps * 2 * sizeof(float) * experts,
+      stream);
 }
 
-cudaError_t moep_route_f32_smxx_load(void) { return moep::load(route_kernel); }
+cudaError_t moep_route_f32_smxx_load(void) {
+  const cudaError_t error = moep::load(route_kernel<moep::kFewKeys>);
+  return error != cudaSuccess ? error
+                              : moep::load(route_kernel<moep::kManyKeys>);
+}

@@ -355,7 +355,8 @@ struct moeplan_options {
   /* By name, "base" or a width; NULL: by rule. Of prefill plans only: the other
    * recipes have one tile or none, and ignore it. */
   const char* tile;
-  bool host_dispatch; /* debug: ids read back, a launch per expert */
+  bool host_dispatch; /* debug: the call waits, reads the routing back and
+                         launches each expert by itself */
   bool profile;       /* refused today */
   enum moeplan_numerics numerics;
   bool no_cublas; /* TIERED without cuBLASLt; no effect otherwise */

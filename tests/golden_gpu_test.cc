@@ -1,6 +1,6 @@
 // Every stage of the case files on the GPU but h and the slots' outputs, which
-// no group of rows keeps, has the hash of tests/golden/cases: by decode, verify
-// and row_groups plans, and for the dense site by plans of all rows and of one.
+// no group of rows keeps, has the hash of tests/golden/cases: by decode, verify,
+// row_groups and prefill plans, and for the dense site by plans of all rows and of one.
 
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
@@ -59,6 +59,7 @@ TEST_P(GoldenGpu, RoutedStagesHaveTheirHashes) {
       {"decode", moeplan_recipe_decode, 1},
       {"verify", moeplan_recipe_verify, gpu.VerifyCap()},
       {"row_groups", moeplan_recipe_row_groups, site.rows()},
+      {"prefill", moeplan_recipe_prefill, site.rows()},
   };
   for (const auto& plan : plans) {
     const Stages stages = RoutedStages(site, gpu, plan.recipe, plan.most);

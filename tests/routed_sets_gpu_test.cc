@@ -17,7 +17,8 @@ using moeplan_test::Options;
 using moeplan_test::Result;
 using moeplan_test::Site;
 
-class RoutedSetGpu : public testing::Test {
+// By the rule, and without the prefill recipe.
+class RoutedSetGpu : public testing::TestWithParam<bool> {
  protected:
   static constexpr uint32_t kMost = 16;
 
@@ -62,10 +63,16 @@ class RoutedSetGpu : public testing::Test {
   std::unique_ptr<Site> host_;
   std::unique_ptr<GpuSite> gpu_;
   DeviceMemory workspace_;
-  const moeplan_options options_ = Options().NoGrouped();
+  const moeplan_options options_ =
+      GetParam() ? Options() : Options().NoGrouped();
 };
 
-TEST_F(RoutedSetGpu, ReplaysTheGraphOfEachRowCount) {
+INSTANTIATE_TEST_SUITE_P(, RoutedSetGpu, testing::Bool(),
+                         [](const testing::TestParamInfo<bool>& info) {
+                           return info.param ? "ByTheRule" : "NoGrouped";
+                         });
+
+TEST_P(RoutedSetGpu, ReplaysTheGraphOfEachRowCount) {
   const std::vector<uint32_t> counts = {1, 2, 3, 8, 11, kMost};
   GpuRun run(*gpu_, Wanted(), false);
   const moeplan_set_t set = Set(run, counts);
@@ -79,7 +86,7 @@ TEST_F(RoutedSetGpu, ReplaysTheGraphOfEachRowCount) {
   moeplan_set_destroy(set);
 }
 
-TEST_F(RoutedSetGpu, LiveRowsFillUpToTheNextRowCount) {
+TEST_P(RoutedSetGpu, LiveRowsFillUpToTheNextRowCount) {
   harness_run wanted = Wanted();
   wanted.live_rows = kMost;
   GpuRun run(*gpu_, wanted, false);
@@ -95,7 +102,7 @@ TEST_F(RoutedSetGpu, LiveRowsFillUpToTheNextRowCount) {
 
 /* ---- the site's blob ---- */
 
-TEST_F(RoutedSetGpu, RewritingTheBlobMovesExperts) {
+TEST_P(RoutedSetGpu, RewritingTheBlobMovesExperts) {
   for (uint32_t rows : {1u, 8u, kMost}) {
     harness_run wanted = harness_rows(0, rows);
     wanted.options = &options_;
@@ -116,7 +123,7 @@ TEST_F(RoutedSetGpu, RewritingTheBlobMovesExperts) {
 }
 
 // Two plans over one site, one workspace each, take turns.
-TEST_F(RoutedSetGpu, PlansOfOneSiteTakeTurns) {
+TEST_P(RoutedSetGpu, PlansOfOneSiteTakeTurns) {
   harness_run one = harness_rows(3, 1), many = harness_rows(3, 8);
   one.options = many.options = &options_;
   GpuRun first(*gpu_, one, false), second(*gpu_, many, false);
