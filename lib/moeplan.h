@@ -269,7 +269,15 @@ struct moeplan_projection {
 
 /* A bf16 SwiGLU FFN, whole or one tensor-parallel shard of width W. A shard of
  * down is a column range of the whole matrix: pass its first column's address
- * and the whole matrix's width as pitch. */
+ * and the whole matrix's width as pitch.
+ *
+ * Ranks: y of a rank is a partial sum over its experts and its shard of the
+ * shared expert, joined here so that one all-reduce serves both; ask for
+ * float32 (options.y_type), whose sum over the ranks is the whole site's y within
+ * rounding. Routing is the same on every rank: each has the whole router. The
+ * whole shared expert on more than one rank is the caller's error, which no rank
+ * can see: the sum then holds it once for each. A rank without a shard of it
+ * passes nulls and width 0. */
 struct moeplan_ffn {
   const void* gate;    /* [W, H] bf16 */
   const void* up;      /* [W, H] bf16 */

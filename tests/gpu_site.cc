@@ -55,6 +55,14 @@ void GpuSite::AddTensor(const void* data, size_t bytes) {
   pieces_[data] = weights_.AddConstant(data, bytes);
 }
 
+// From the first column of the first row to the last of the last.
+size_t GpuSite::DownBytes() {
+  const size_t width = parts().config.shared_local_intermediate;
+  const size_t pitch = parts().site.shared.down_pitch;
+  if (width == 0 || pitch == 0) return width * parts().config.hidden_size * 2;
+  return ((parts().config.hidden_size - 1) * pitch + width) * 2;
+}
+
 void GpuSite::AddTensors() {
   const moeplan_config& c = parts().config;
   const moeplan_site& s = parts().site;
@@ -65,7 +73,7 @@ void GpuSite::AddTensors() {
   AddTensor(s.router_bias, experts * sizeof(float));
   AddTensor(s.shared.gate, width_bytes);
   AddTensor(s.shared.up, width_bytes);
-  AddTensor(s.shared.down, width_bytes);
+  AddTensor(s.shared.down, DownBytes());
   for (const moeplan_projection* p : {&s.gate, &s.up, &s.down}) {
     for (size_t e = 0; e < experts; e++) {
       AddTensor(p->weight[e], weight_bytes);
@@ -96,7 +104,7 @@ void GpuSite::WriteSite() {
   site_.up = Projection(s.up, 1);
   site_.down = Projection(s.down, 2);
   site_.shared = {Device(s.shared.gate), Device(s.shared.up),
-                  Device(s.shared.down), 0};
+                  Device(s.shared.down), s.shared.down_pitch};
 }
 
 void GpuSite::WriteBlob() {
@@ -129,6 +137,32 @@ void GpuSite::MoveExpert(uint32_t e) {
     }
   }
   EXPECT_CUDA(cudaDeviceSynchronize());
+  WriteBlob();
+}
+
+void GpuSite::TakeExperts() {
+  const moeplan_site& s = parts().site;
+  const size_t weight_bytes = size_t{parts().config.moe_intermediate_size} *
+                              parts().config.hidden_size / 2;
+  const moeplan_projection* const projections[] = {&s.gate, &s.up, &s.down};
+  for (int i = 0; i < 3; i++) {
+    for (uint32_t e = 0; e < parts().config.n_routed_experts; e++) {
+      const struct {
+        const void* from;
+        const void** to;
+        size_t bytes;
+      } moves[] = {
+          {projections[i]->weight[e], &weight_[i][e], weight_bytes},
+          {projections[i]->weight_scale[e], &scale_[i][e], weight_bytes / 8}};
+      for (const auto& move : moves) {
+        if ((move.from == nullptr) == (*move.to == nullptr)) continue;
+        *move.to = nullptr;
+        if (move.from == nullptr) continue;
+        moved_.emplace_back(false, move.bytes, move.from);
+        *move.to = moved_.back().as();
+      }
+    }
+  }
   WriteBlob();
 }
 

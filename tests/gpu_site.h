@@ -69,11 +69,16 @@ class GpuSite {
   // the blob is written again where it is. Not with distinct_experts.
   void MoveExpert(uint32_t e);
 
+  // Experts of the host site came or went: upload those that came, write the
+  // blob again where it is. Their number is config.local_experts still.
+  void TakeExperts();
+
   bool WeightsIntact();
 
  private:
   static void Log(void* context, moeplan_log_level level, const char* text);
   void AddTensor(const void* data, size_t bytes);
+  size_t DownBytes();
   void AddTensors();
   const void* Device(const void* data) const;
   moeplan_projection Projection(const moeplan_projection& from, int index);

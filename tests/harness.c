@@ -180,11 +180,19 @@ enum moeplan_status harness_write_site(struct harness* h) {
   return moeplan_site_write(h->planner, &h->site, h->blob, bytes);
 }
 
+static void open_planner(struct harness* h) {
+  const struct moeplan_hooks hooks = {
+      .struct_bytes = sizeof(hooks), .context = h, .log = log_line};
+  if (moeplan_planner_create(&h->config, "host", &hooks, &h->planner) !=
+      moeplan_status_success) {
+    die(h, "planner_create");
+  }
+  if (harness_write_site(h) != moeplan_status_success) die(h, "site_write");
+}
+
 void harness_open(struct harness* h) {
   const struct moeplan_site empty = MOEPLAN_SITE_INIT;
   struct harness_random random = {h->seed};
-  const struct moeplan_hooks hooks = {
-      .struct_bytes = sizeof(hooks), .context = h, .log = log_line};
   h->site = empty;
   h->x = random_bf16(h, &random, (size_t)h->x_rows * h->config.hidden_size,
                      h->spread);
@@ -194,11 +202,88 @@ void harness_open(struct harness* h) {
     random_routed(h, &random);
     if (h->null_experts != NULL) h->config.local_experts = local_count(h);
   }
-  if (moeplan_planner_create(&h->config, "host", &hooks, &h->planner) !=
-      moeplan_status_success) {
-    die(h, "planner_create");
+  open_planner(h);
+}
+
+/* ---- ranks --------------------------------------------------------------- */
+
+uint32_t harness_rank_begin(uint32_t n, uint32_t rank, uint32_t ranks) {
+  return (uint32_t)((uint64_t)n * rank / ranks);
+}
+
+/* Addresses of the experts begin .. end - 1, null elsewhere. */
+static struct moeplan_projection projection_of_rank(
+    struct harness* h, const struct moeplan_projection* whole, uint32_t begin,
+    uint32_t end) {
+  const size_t experts = h->config.n_routed_experts;
+  const void** weight = harness_allocate(h, experts * sizeof(*weight));
+  const void** scale = harness_allocate(h, experts * sizeof(*scale));
+  for (uint32_t e = begin; e < end; e++) {
+    weight[e] = whole->weight[e];
+    scale[e] = whole->weight_scale[e];
   }
-  if (harness_write_site(h) != moeplan_status_success) die(h, "site_write");
+  return (struct moeplan_projection){weight, scale, whole->weight_scale_2};
+}
+
+/* Columns begin .. end - 1 of an ffn of `width` columns. */
+static struct moeplan_ffn ffn_of_rank(const struct moeplan_ffn* whole,
+                                      uint32_t hidden, uint32_t width,
+                                      uint32_t begin, uint32_t end) {
+  if (begin == end) return (struct moeplan_ffn){NULL, NULL, NULL, 0};
+  const uint16_t* gate = whole->gate;
+  const uint16_t* up = whole->up;
+  const uint16_t* down = whole->down;
+  return (struct moeplan_ffn){gate + (size_t)begin * hidden,
+                              up + (size_t)begin * hidden, down + begin, width};
+}
+
+void harness_open_rank(struct harness* h, const struct harness* whole,
+                       uint32_t rank, uint32_t ranks) {
+  const struct moeplan_config* c = &whole->config;
+  const bool dense = c->kind == moeplan_site_dense;
+  const uint32_t experts = dense ? 0 : c->n_routed_experts;
+  const uint32_t width =
+      dense ? c->dense_local_intermediate : c->shared_local_intermediate;
+  const uint32_t first = harness_rank_begin(experts, rank, ranks);
+  const uint32_t last = harness_rank_begin(experts, rank + 1, ranks);
+  const uint32_t begin = 16 * harness_rank_begin(width / 16, rank, ranks);
+  const uint32_t end = 16 * harness_rank_begin(width / 16, rank + 1, ranks);
+  *h = harness_of(*c, whole->seed, whole->x_rows);
+  h->spread = whole->spread;
+  h->x = whole->x;
+  h->site = whole->site;
+  if (dense) {
+    h->config.dense_local_intermediate = end - begin;
+    h->site.dense =
+        ffn_of_rank(&whole->site.dense, c->hidden_size, width, begin, end);
+  } else {
+    h->config.local_experts = last - first;
+    h->config.shared_local_intermediate = end - begin;
+    h->site.shared =
+        ffn_of_rank(&whole->site.shared, c->hidden_size, width, begin, end);
+    h->site.gate = projection_of_rank(h, &whole->site.gate, first, last);
+    h->site.up = projection_of_rank(h, &whole->site.up, first, last);
+    h->site.down = projection_of_rank(h, &whole->site.down, first, last);
+  }
+  open_planner(h);
+}
+
+/* The arrays of addresses are the ranks' own memory. */
+static void move_projection(struct moeplan_projection* from,
+                            struct moeplan_projection* to, uint32_t e) {
+  const void** const ends[2][2] = {
+      {(const void**)from->weight, (const void**)from->weight_scale},
+      {(const void**)to->weight, (const void**)to->weight_scale}};
+  for (int i = 0; i < 2; i++) {
+    ends[1][i][e] = ends[0][i][e];
+    ends[0][i][e] = NULL;
+  }
+}
+
+void harness_move_expert(struct harness* from, struct harness* to, uint32_t e) {
+  move_projection(&from->site.gate, &to->site.gate, e);
+  move_projection(&from->site.up, &to->site.up, e);
+  move_projection(&from->site.down, &to->site.down, e);
 }
 
 void harness_close(struct harness* h) {

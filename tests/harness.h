@@ -60,6 +60,19 @@ struct harness harness_of(struct moeplan_config config, uint64_t seed,
 void harness_open(struct harness* h);
 void harness_close(struct harness* h);
 
+/* The part of `n` things (experts, columns) that rank `rank` of `ranks` holds
+ * begins here and ends where the next one's begins. */
+uint32_t harness_rank_begin(uint32_t n, uint32_t rank, uint32_t ranks);
+
+/* Open one rank of an open site, over the same weights and x: its share of the
+ * experts, and its columns of the shared or dense expert in units of 16, with
+ * the whole's width as down_pitch. `whole` must outlive it. */
+void harness_open_rank(struct harness* h, const struct harness* whole,
+                       uint32_t rank, uint32_t ranks);
+
+/* Give expert `e` of one rank to another. Neither blob is written. */
+void harness_move_expert(struct harness* from, struct harness* to, uint32_t e);
+
 /* Write `site` into `blob` again, after the caller changed either. */
 enum moeplan_status harness_write_site(struct harness* h);
 

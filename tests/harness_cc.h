@@ -64,6 +64,11 @@ class Site {
   explicit Site(const harness& h) : harness_(new harness(h)) {
     harness_open(harness_.get());
   }
+  // One rank of a whole site, which outlives it.
+  Site(const Site& whole, uint32_t rank, uint32_t ranks)
+      : harness_(new harness()) {
+    harness_open_rank(harness_.get(), whole.harness_.get(), rank, ranks);
+  }
   ~Site() { harness_close(harness_.get()); }
   Site(const Site&) = delete;
   Site& operator=(const Site&) = delete;
