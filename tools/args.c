@@ -3,7 +3,6 @@
 #include "tools/args.h"
 
 #include <argp.h>
-#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,6 +20,7 @@ enum {
   KEY_PRESET,
   KEY_KIND,
   KEY_PLAN_DEVICE,
+  KEY_PARALLEL_DEVICE,
 };
 
 /* clang-format off */
@@ -90,90 +90,33 @@ static const struct argp_option bench_options[] = {
     MODEL_OPTIONS,  TOOL_BENCH_OPTIONS, KIND_OPTION, JSON_OPTION,
     VERBOSE_OPTION, HELP_OPTION,        END_OPTION};
 
+static const struct argp_option parallel_options[] = {
+    MODEL_OPTIONS,
+    TOOL_SIZES_OPTIONS,
+    TOOL_PARALLEL_OPTIONS,
+    KIND_OPTION,
+    {"device", KEY_PARALLEL_DEVICE, "DEVICE", 0,
+     "cuda (default), or host: ranks one after another, nothing is timed", 0},
+    JSON_OPTION,
+    VERBOSE_OPTION,
+    HELP_OPTION,
+    END_OPTION};
+
 static const struct argp_option top_options[] = {
     {"version", 'V', 0, 0, "Print the library's versions", 0},
     {"help", KEY_HELP, 0, 0, "Print this help", 0},
     {NULL, 0, NULL, 0, NULL, 0}};
 
-/* A row count, or 0. */
-static uint32_t parse_rows(const char* text, char** end_out) {
-  *end_out = (char*)text;
-  if (!isdigit((unsigned char)*text)) return 0;
-  const unsigned long rows = strtoul(text, end_out, 10);
-  return rows <= TOOL_MAX_ROWS ? (uint32_t)rows : 0;
-}
-
-static enum tool_status parse_row_list(const char* text, struct parse* parse) {
-  struct tool_args* args = &parse->args;
-  const char* at = text;
-  size_t count = 0;
-  for (;;) {
-    char* end = NULL;
-    const uint32_t rows = parse_rows(at, &end);
-    if (rows == 0 || (*end != ',' && *end != '\0')) {
-      return tool_refuse(parse->error,
-                         "cannot use --rows %s: each row count is a whole "
-                         "number, 1..%d, with commas between",
-                         text, TOOL_MAX_ROWS);
-    }
-    if (count == TOOL_MAX_ROW_COUNTS) {
-      return tool_refuse(parse->error,
-                         "cannot use --rows %s: at most %d row counts", text,
-                         TOOL_MAX_ROW_COUNTS);
-    }
-    args->rows[count] = rows;
-    count++;
-    if (*end == '\0') break;
-    at = end + 1;
-  }
-  args->num_rows = count;
-  return tool_ok;
-}
-
-static enum tool_status parse_device(const char* text, struct parse* parse) {
-  const char* number = text + strlen("cuda:");
-  const bool cuda = strncmp(text, "cuda:", strlen("cuda:")) == 0 &&
-                    strlen(number) >= 1 && strlen(number) <= 4 &&
-                    strspn(number, "0123456789") == strlen(number);
-  if (!cuda && strcmp(text, "host") != 0) {
-    return tool_refuse(parse->error,
-                       "cannot use --device %s: host, or cuda:N with a number "
-                       "N, is a device",
-                       text);
+static enum tool_status parse_parallel_device(const char* text,
+                                              struct parse* parse) {
+  if (strcmp(text, "cuda") != 0 && strcmp(text, "host") != 0) {
+    return tool_refuse(
+        parse->error,
+        "cannot use --device %s: cuda (rank r on GPU r) and host "
+        "are known",
+        text);
   }
   parse->args.device = text;
-  return tool_ok;
-}
-
-/* The library's name for a device to plan for. */
-static enum tool_status parse_plan_device(const char* text,
-                                          struct parse* parse) {
-  static const struct {
-    const char* text;
-    const char* device;
-  } described[] = {
-      {"h200", "plan:h200"}, {"h100", "plan:h100"}, {"gb10", "plan:gb10"}};
-  for (size_t i = 0; i < sizeof(described) / sizeof(described[0]); i++) {
-    if (strcmp(text, described[i].text) != 0) continue;
-    parse->args.device = described[i].device;
-    return tool_ok;
-  }
-  if (strcmp(text, "host") == 0 || strncmp(text, "cuda:", 5) == 0) {
-    return parse_device(text, parse);
-  }
-  return tool_refuse(parse->error,
-                     "cannot use --device %s: h200, h100, gb10, host and "
-                     "cuda:N are devices to plan for",
-                     text);
-}
-
-static enum tool_status parse_kind(const char* text, struct parse* parse) {
-  if (strcmp(text, "routed") != 0 && strcmp(text, "dense") != 0) {
-    return tool_refuse(parse->error,
-                       "cannot use --site %s: routed and dense are the kinds",
-                       text);
-  }
-  parse->args.kind = text;
   return tool_ok;
 }
 
@@ -198,10 +141,10 @@ static error_t parse_option(int key, char* value, struct argp_state* state) {
       parse->args.site = value;
       break;
     case 'r':
-      parse->status = parse_row_list(value, parse);
+      parse->status = tool_parse_row_list(value, &parse->args, parse->error);
       break;
     case 'd':
-      parse->status = parse_device(value, parse);
+      parse->status = tool_parse_device(value, &parse->args, parse->error);
       break;
     case 'v':
       parse->args.verbose = true;
@@ -222,17 +165,23 @@ static error_t parse_option(int key, char* value, struct argp_state* state) {
       parse->args.preset = value;
       break;
     case KEY_KIND:
-      parse->status = parse_kind(value, parse);
+      parse->status = tool_parse_kind(value, &parse->args, parse->error);
       break;
     case KEY_PLAN_DEVICE:
-      parse->status = parse_plan_device(value, parse);
+      parse->status = tool_parse_plan_device(value, &parse->args, parse->error);
+      break;
+    case KEY_PARALLEL_DEVICE:
+      parse->status = parse_parallel_device(value, parse);
       break;
     case ARGP_KEY_ARG:
       parse->status = parse_word(value, parse);
       break;
     default:
       if (tool_bench_option(key, value, &parse->args.bench, &parse->status,
-                            parse->error) == ARGP_ERR_UNKNOWN) {
+                            parse->error) == ARGP_ERR_UNKNOWN &&
+          tool_parallel_option(key, value, &parse->args.parallel,
+                               &parse->status,
+                               parse->error) == ARGP_ERR_UNKNOWN) {
         return ARGP_ERR_UNKNOWN;
       }
   }
@@ -289,11 +238,22 @@ static const struct command commands[] = {
       "Time a site's plans over random weights, and what the bytes that they "
       "must read take at this machine's streaming bandwidth.",
       NULL, NULL, NULL}},
+    {"parallel",
+     "moeplan parallel",
+     tool_command_parallel,
+     "cuda",
+     {parallel_options, parse_option, NULL,
+      "Spread a site of random weights over ranks, one a GPU, add their "
+      "outputs "
+      "up by NCCL in the graph of the plan, compare with the whole site on one "
+      "GPU, and time both.",
+      NULL, NULL, NULL}},
     {NULL,
      "moeplan",
      tool_command_help,
      "host",
-     {top_options, parse_option, "run|print|inspect|plan|bench OPTION...",
+     {top_options, parse_option,
+      "run|print|inspect|plan|bench|parallel OPTION...",
       "Execution plans for the MLP of a GLM-5-class layer.\v"
       "`moeplan run --help` lists the options of run, and so on. MOEPLAN_* "
       "variables set the plans' levers; MOEPLAN_ROUTE_TRACE=1 makes run print "
@@ -330,6 +290,7 @@ static enum tool_status check_args(const struct tool_args* args,
       }
       break;
     case tool_command_bench:
+    case tool_command_parallel:
       if ((args->preset != NULL) + (args->config != NULL) +
               (args->bench.hidden != 0) !=
           1) {
@@ -363,7 +324,7 @@ enum tool_status tool_args_parse(int argc, char** argv,
   if (command->word == NULL && word[0] != '-') {
     return tool_refuse(error,
                        "cannot run command \"%s\": run, print, inspect, plan, "
-                       "bench, --version and --help are known",
+                       "bench, parallel, --version and --help are known",
                        word);
   }
   const int skipped = command->word == NULL ? 0 : 1;

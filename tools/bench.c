@@ -5,12 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tools/bench_config.h"
 #include "tools/bench_fill.h"
 #include "tools/bench_report.h"
 #include "tools/bench_run.h"
 #include "tools/output.h"
 #include "tools/presets.h"
-#include "tools/shape.h"
 
 #define TRY(call)                               \
   do {                                          \
@@ -23,74 +23,7 @@ enum { DEFAULT_SETS = 24, HOST_SETS = 2 };
 /* Weights may take this share of the GPU's free memory. */
 static const double memory_share = 0.8;
 
-/* The site by --hidden and so on. */
-static enum tool_status config_by_sizes(const struct tool_args* args,
-                                        struct moeplan_config* config,
-                                        struct tool_error* error) {
-  const struct tool_bench_args* sizes = &args->bench;
-  const bool dense = args->kind != NULL ? strcmp(args->kind, "dense") == 0
-                                        : sizes->experts == 0;
-  *config = (struct moeplan_config)MOEPLAN_CONFIG_INIT;
-  config->kind = dense ? moeplan_site_dense : moeplan_site_routed;
-  config->hidden_size = sizes->hidden;
-  if (dense) {
-    config->dense_local_intermediate = sizes->intermediate;
-  } else {
-    config->moe_intermediate_size = sizes->intermediate;
-    config->n_routed_experts = sizes->experts;
-    config->num_experts_per_tok = sizes->topk;
-    config->shared_local_intermediate = sizes->shared;
-  }
-  if (sizes->intermediate == 0) {
-    return tool_refuse(error, "cannot bench --hidden %u without %s",
-                       sizes->hidden, "--intermediate I");
-  }
-  if (dense ? sizes->experts + sizes->topk + sizes->shared != 0
-            : sizes->experts == 0 || sizes->topk == 0) {
-    return tool_refuse(error,
-                       "cannot bench a %s site: --experts E and --top-k K are "
-                       "%s",
-                       dense ? "dense" : "routed",
-                       dense ? "a routed one's, and --shared W" : "needed");
-  }
-  return tool_ok;
-}
-
-static enum tool_status read_config(const struct tool_args* args,
-                                    struct moeplan_config* config,
-                                    struct tool_error* error) {
-  const struct tool_bench_args* sizes = &args->bench;
-  struct tool_shape shape;
-  if (sizes->hidden != 0) return config_by_sizes(args, config, error);
-  if (sizes->intermediate + sizes->experts + sizes->topk + sizes->shared != 0) {
-    return tool_refuse(error,
-                       "cannot use --intermediate, --experts, --top-k or "
-                       "--shared with a model: --hidden H goes with them");
-  }
-  TRY(args->preset != NULL ? tool_preset_find(args->preset, &shape, error)
-                           : tool_shape_read(args->config, &shape, error));
-  const bool dense = args->kind != NULL ? strcmp(args->kind, "dense") == 0
-                                        : shape.n_routed_experts == 0;
-  tool_shape_config(&shape, dense ? moeplan_site_dense : moeplan_site_routed,
-                    config);
-  return tool_ok;
-}
-
-static enum tool_status check_routing(const struct tool_bench_run* run,
-                                      struct tool_error* error) {
-  if (run->config->kind == moeplan_site_dense) {
-    if (run->args->bench.routing == tool_routing_router) return tool_ok;
-    return tool_refuse(error, "cannot use --routing %s for a dense site",
-                       tool_routing_names[run->args->bench.routing]);
-  }
-  const struct tool_draw draw = {
-      .routing = run->args->bench.routing,
-      .rows = run->max_rows,
-      .experts = run->config->n_routed_experts,
-      .k = run->config->num_experts_per_tok,
-  };
-  return tool_routing_check(&draw, error);
-}
+static const struct tool_rank one_rank = TOOL_ONE_RANK;
 
 /* As many copies as put TOOL_REUSE_L2 times the L2 between two reads of one at
  * one row, or as fit; whole rounds over them as sets. */
@@ -109,7 +42,7 @@ static enum tool_status choose_sets(struct tool_bench_run* run,
     const double wanted =
         2.0 + TOOL_REUSE_L2 * (double)run->machine->l2_bytes / replay;
     const double fit = memory_share * (double)free_bytes /
-                       (double)tool_bench_site_bytes(run->config);
+                       (double)tool_bench_site_bytes(run->config, &one_rank);
     const uint32_t most = asked != 0 ? asked : TOOL_BENCH_MAX_SETS;
     copies = wanted < most ? (uint32_t)wanted : most;
     if (fit < copies) copies = fit < 1.0 ? 1 : (uint32_t)fit;
@@ -192,8 +125,8 @@ static enum tool_status run_all(struct tool_bench_run* run,
   struct tool_bench_report report = {.run = run, .results = results};
   uint32_t copies = 1;
   TRY(choose_sets(run, &copies, error));
-  TRY(tool_bench_site_place(run->session, run->config, run->memory, copies,
-                            &run->site));
+  TRY(tool_bench_site_place(run->session, run->config, &one_rank, run->memory,
+                            copies, &run->site));
   TRY(allocate_outputs(run));
   TRY(allocate_inputs(run));
   for (size_t i = 0; i < run->args->num_rows; i++) {
@@ -254,12 +187,12 @@ enum tool_status tool_bench(const struct tool_args* args,
     memcpy(filled.rows, defaults, sizeof(defaults));
     filled.num_rows = sizeof(defaults) / sizeof(defaults[0]);
   }
-  TRY(read_config(&filled, &config, error));
+  TRY(tool_bench_config(&filled, &config, error));
   run = (struct tool_bench_run){
       .args = &filled, .config = &config, .binding = MOEPLAN_BINDING_INIT};
   for (size_t i = 0; i < filled.num_rows; i++) {
     if (filled.rows[i] > run.max_rows) run.max_rows = filled.rows[i];
   }
-  TRY(check_routing(&run, error));
+  TRY(tool_bench_check_routing(&filled, &config, run.max_rows, error));
   return open_and_run(&run, error);
 }

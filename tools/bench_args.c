@@ -10,9 +10,9 @@
 /* The library refuses what it cannot plan; here a number must only be one. */
 enum { MAX_NUMBER = 1 << 20 };
 
-static enum tool_status parse_number(const char* option, const char* text,
-                                     uint32_t most, uint32_t* number_out,
-                                     struct tool_error* error) {
+enum tool_status tool_parse_number(const char* option, const char* text,
+                                   uint32_t most, uint32_t* number_out,
+                                   struct tool_error* error) {
   char* end = NULL;
   const unsigned long number =
       isdigit((unsigned char)*text) ? strtoul(text, &end, 10) : 0;
@@ -70,8 +70,8 @@ error_t tool_bench_option(int key, const char* value,
   };
   for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
     if ((int)numbers[i].key != key) continue;
-    *status_out = parse_number(numbers[i].name, value, numbers[i].most,
-                               numbers[i].number, error);
+    *status_out = tool_parse_number(numbers[i].name, value, numbers[i].most,
+                                    numbers[i].number, error);
     return 0;
   }
   if (key == TOOL_BENCH_ROUTING) {

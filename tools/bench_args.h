@@ -1,4 +1,4 @@
-/* The options that only `moeplan bench` has. */
+/* The options that `moeplan bench` and `moeplan parallel` have. */
 
 #ifndef MOEPLAN_TOOLS_BENCH_ARGS_H_
 #define MOEPLAN_TOOLS_BENCH_ARGS_H_
@@ -32,9 +32,7 @@ struct tool_bench_args {
 };
 
 /* clang-format off */
-#define TOOL_BENCH_OPTIONS                                                    \
-  {"device", 'd', "DEVICE", 0, "cuda:N or host (default: cuda:0)", 0},        \
-  {"rows", 'r', "N,...", 0, "Row counts (default: 1,2,4,8)", 0},              \
+#define TOOL_SIZES_OPTIONS                                                    \
   {"hidden", TOOL_BENCH_HIDDEN, "H", 0, "A site by its sizes", 0},            \
   {"intermediate", TOOL_BENCH_INTERMEDIATE, "I", 0,                           \
    "Width of one expert, or of a dense site", 0},                             \
@@ -44,7 +42,12 @@ struct tool_bench_args {
    "Width of the shared expert (default: none)", 0},                          \
   {"routing", TOOL_BENCH_ROUTING, "HOW", 0,                                   \
    "router (default: the site's own), or by ids from outside: uniform, zipf, " \
-   "same, distinct, live", 0},                                                \
+   "same, distinct, live", 0}
+
+#define TOOL_BENCH_OPTIONS                                                    \
+  {"device", 'd', "DEVICE", 0, "cuda:N or host (default: cuda:0)", 0},        \
+  {"rows", 'r', "N,...", 0, "Row counts (default: 1,2,4,8)", 0},              \
+  TOOL_SIZES_OPTIONS,                                                         \
   {"sets", TOOL_BENCH_SETS, "N", 0,                                           \
    "Sets of x and ids in turn (default: as many as the weights want copies, " \
    "at least 24; host: 2)", 0},                                               \
@@ -53,6 +56,11 @@ struct tool_bench_args {
   {"plot", TOOL_BENCH_PLOT, "FILE", 0,                                        \
    "Draw time and floor over the rows (SVG)", 0}
 /* clang-format on */
+
+/* `text` as a whole number from 1 to `most`. */
+enum tool_status tool_parse_number(const char* option, const char* text,
+                                   uint32_t most, uint32_t* number_out,
+                                   struct tool_error* error);
 
 /* ARGP_ERR_UNKNOWN for a key that is none of them; else 0, with the status. */
 error_t tool_bench_option(int key, const char* value,

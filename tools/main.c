@@ -11,6 +11,7 @@
 #include "tools/bench.h"
 #include "tools/inspect.h"
 #include "tools/output.h"
+#include "tools/parallel.h"
 #include "tools/plan.h"
 #include "tools/print.h"
 #include "tools/run.h"
@@ -41,6 +42,7 @@ static enum tool_status (*const commands[])(const struct tool_args* args,
     [tool_command_inspect] = tool_inspect,
     [tool_command_plan] = tool_plan,
     [tool_command_bench] = tool_bench,
+    [tool_command_parallel] = tool_parallel,
     [tool_command_version] = print_version,
     [tool_command_help] = print_nothing,
 };
