@@ -81,6 +81,26 @@ struct moep_ffn_up_args {
   struct moep_tap tap;
 };
 
+/* out[r, n] = weight[n] . x[r], by cuBLASLt (lib/matmul.c), all rows of the plan:
+ * the router's logits, the gate and up of the shared or dense expert, its down. */
+struct moep_matmul_args {
+  const uint16_t* weight; /* [N, K] bf16, rows weight_stride apart */
+  uint64_t weight_stride;
+  struct moep_x x;   /* [R, K] */
+  struct moep_y out; /* [R, N]; data null: do nothing */
+  void* work;        /* scratch memory */
+};
+
+/* h[r] = swiglu(gate[r], up[r]). h may be gate itself. */
+struct moep_swiglu_args {
+  struct moep_rows rows;
+  const uint16_t* gate; /* [R, W] bf16 */
+  const uint16_t* up;   /* [R, W] bf16 */
+  uint16_t* h;          /* [R, W] bf16 */
+  uint32_t width;
+  float limit;
+};
+
 /* out[r] = ffn.down h[r]: float32 for the shared expert, y for a dense site. */
 struct moep_ffn_down_args {
   struct moep_rows rows;

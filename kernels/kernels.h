@@ -33,7 +33,12 @@ struct moep_launch {
   X(grouped_up, struct moep_grouped_args)   \
   X(grouped_down, struct moep_grouped_args) \
   X(ffn_down, struct moep_ffn_down_args)    \
-  X(combine, struct moep_combine_args)
+  X(combine, struct moep_combine_args)      \
+  X(swiglu, struct moep_swiglu_args)        \
+  X(matmul_logits, struct moep_matmul_args) \
+  X(matmul_gate, struct moep_matmul_args)   \
+  X(matmul_up, struct moep_matmul_args)     \
+  X(matmul_down, struct moep_matmul_args)
 
 enum moep_op {
 #define MOEP_OP_ENUM(name, type) moep_op_##name,

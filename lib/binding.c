@@ -110,6 +110,13 @@ static enum moeplan_status check_alignments(const struct moeplan_plan* plan,
   return moeplan_status_success;
 }
 
+static bool is_blob_of(const struct moep_dims* dims,
+                       const struct moep_site_table* table) {
+  return table->magic == MOEP_SITE_MAGIC && table->hidden == dims->hidden &&
+         table->inter == dims->inter && table->expert_count == dims->experts &&
+         table->width == dims->width;
+}
+
 /* On the host the blob can be read: it has to be one for these sizes. */
 static enum moeplan_status check_blob(const struct moeplan_plan* plan,
                                       const struct moeplan_binding* b) {
@@ -118,13 +125,37 @@ static enum moeplan_status check_blob(const struct moeplan_plan* plan,
   if (!moep_device_is_host(&plan->planner->device)) {
     return moeplan_status_success;
   }
-  if (table->magic != MOEP_SITE_MAGIC || table->hidden != dims->hidden ||
-      table->inter != dims->inter || table->expert_count != dims->experts ||
-      table->width != dims->width) {
+  if (!is_blob_of(dims, table)) {
     return MOEP_REFUSE(&plan->planner->hooks, invalid_site,
                        "cannot bind site %p: it is not a blob that "
                        "moeplan_site_write wrote for this configuration",
                        b->site);
+  }
+  return moeplan_status_success;
+}
+
+/* What a plan with cuBLASLt's nodes wants besides. */
+static enum moeplan_status check_tiered(const struct moeplan_plan* plan,
+                                        const struct moeplan_binding* b) {
+  const struct moeplan_hooks* hooks = &plan->planner->hooks;
+  const struct moep_dims* dims = &plan->planner->dims;
+  const struct moep_site_table* table = b->host_site;
+  if (plan->matmuls[moep_matmul_down].rows == 0 &&
+      plan->matmuls[moep_matmul_logits].rows == 0) {
+    return moeplan_status_success;
+  }
+  if (table == NULL || !is_blob_of(dims, table)) {
+    return MOEP_REFUSE(hooks, invalid_argument,
+                       "cannot bind host_site %p: a TIERED plan of %u rows "
+                       "takes addresses from the blob in host memory, as "
+                       "moeplan_site_write wrote it for this configuration",
+                       b->host_site, plan->rows);
+  }
+  if (dims->kind == moeplan_site_dense && b->live_rows != NULL) {
+    return MOEP_REFUSE(hooks, unsupported_option,
+                       "cannot bind live_rows to a dense TIERED plan of %u "
+                       "rows: cuBLASLt writes every row of y",
+                       plan->rows);
   }
   return moeplan_status_success;
 }
@@ -199,6 +230,7 @@ enum moeplan_status moep_binding_read(const struct moeplan_plan* plan,
   }
   MOEP_TRY(check_overlap(plan, &b));
   MOEP_TRY(check_blob(plan, &b));
+  MOEP_TRY(check_tiered(plan, &b));
   *binding_out = b;
   return moeplan_status_success;
 }

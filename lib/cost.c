@@ -127,6 +127,19 @@ static struct cost cost_combine(const struct sizes* s) {
   };
 }
 
+/* gate or up. */
+static struct cost cost_matmul_up(const struct sizes* s) {
+  return (struct cost){
+      .bytes = 2 * s->width * s->hidden + 2 * s->rows * s->hidden +
+               2 * s->rows * s->width,
+      .flop = 2 * s->rows * s->width * s->hidden,
+  };
+}
+
+static struct cost cost_swiglu(const struct sizes* s) {
+  return (struct cost){.bytes = 6 * s->rows * s->width};
+}
+
 static struct cost (*const cost_of_op[MOEP_OP_COUNT])(const struct sizes*) = {
     [moep_op_group] = cost_group,
     [moep_op_logits] = cost_logits,
@@ -140,6 +153,11 @@ static struct cost (*const cost_of_op[MOEP_OP_COUNT])(const struct sizes*) = {
     [moep_op_grouped_down] = cost_grouped_down,
     [moep_op_ffn_down] = cost_ffn_down,
     [moep_op_combine] = cost_combine,
+    [moep_op_swiglu] = cost_swiglu,
+    [moep_op_matmul_logits] = cost_logits,
+    [moep_op_matmul_gate] = cost_matmul_up,
+    [moep_op_matmul_up] = cost_matmul_up,
+    [moep_op_matmul_down] = cost_ffn_down,
 };
 
 static uint64_t at_least_1(uint64_t n) { return n == 0 ? 1 : n; }

@@ -2,10 +2,9 @@
  * that links it carry a 500 MB shared one, which only the opt-in TIERED mode
  * uses. Signatures are typed from the header, so the compiler checks them. */
 
-#include <cublasLt.h>
-#include <dlfcn.h>
+#include "lib/cublaslt.h"
 
-#include "lib/moeplan.h"
+#include <dlfcn.h>
 
 static const char* const names[] = {
     "libcublasLt.so.13",
@@ -22,13 +21,23 @@ static void* open_library(void) {
   return library;
 }
 
-enum moeplan_status moeplan_cublaslt_version(size_t* version_out) {
-  if (version_out == NULL) return moeplan_status_invalid_argument;
+enum moeplan_status moep_cublaslt_find(struct moep_cublaslt* functions_out) {
+  struct moep_cublaslt functions;
   void* library = open_library();
   if (library == NULL) return moeplan_status_cublas_error;
-  __typeof__(&cublasLtGetVersion) get_version = NULL;
-  *(void**)(&get_version) = dlsym(library, "cublasLtGetVersion");
-  if (get_version == NULL) return moeplan_status_cublas_error;
-  *version_out = get_version();
+#define FIND(member, function)                              \
+  *(void**)(&functions.member) = dlsym(library, #function); \
+  if (functions.member == NULL) return moeplan_status_cublas_error;
+  MOEP_CUBLASLT_MAP(FIND)
+#undef FIND
+  *functions_out = functions;
+  return moeplan_status_success;
+}
+
+enum moeplan_status moeplan_cublaslt_version(size_t* version_out) {
+  struct moep_cublaslt functions;
+  if (version_out == NULL) return moeplan_status_invalid_argument;
+  MOEP_TRY(moep_cublaslt_find(&functions));
+  *version_out = functions.get_version();
   return moeplan_status_success;
 }

@@ -190,15 +190,91 @@ static void fill_combine(const struct source* s, union moep_args* args) {
   };
 }
 
+static void fill_swiglu(const struct source* s, union moep_args* args) {
+  args->swiglu = (struct moep_swiglu_args){
+      .rows = rows_of(s),
+      .gate = at(s, moep_buffer_ffn_h),
+      .up = at(s, moep_buffer_ffn_up),
+      .h = at(s, moep_buffer_ffn_h),
+      .width = s->dims->width,
+      .limit = s->dims->limit,
+  };
+}
+
+/* cuBLASLt wants addresses on the host: they come from the blob's copy there. */
+static const struct moep_site_table* host_site(const struct source* s) {
+  return s->binding->host_site;
+}
+
+/* A dense buffer of the workspace as an output. */
+static struct moep_y out_at(const struct source* s, enum moep_buffer buffer,
+                            uint32_t stride) {
+  return (struct moep_y){.data = at(s, buffer), .stride = stride};
+}
+
+static void fill_matmul_logits(const struct source* s, union moep_args* args) {
+  args->matmul_logits = (struct moep_matmul_args){
+      .weight = host_site(s)->router,
+      .weight_stride = s->dims->hidden,
+      .x = x_of(s),
+      .work = at(s, moep_buffer_matmul_work),
+  };
+  if (s->binding->topk_ids != NULL) return; /* routed from outside */
+  args->matmul_logits.out = out_at(s, moep_buffer_logits, s->dims->experts);
+}
+
+static void fill_matmul_gate(const struct source* s, union moep_args* args) {
+  args->matmul_gate = (struct moep_matmul_args){
+      .weight = host_site(s)->ffn.gate,
+      .weight_stride = s->dims->hidden,
+      .x = x_of(s),
+      .out = out_at(s, moep_buffer_ffn_h, s->dims->width),
+      .work = at(s, moep_buffer_matmul_work),
+  };
+}
+
+static void fill_matmul_up(const struct source* s, union moep_args* args) {
+  args->matmul_up = (struct moep_matmul_args){
+      .weight = host_site(s)->ffn.up,
+      .weight_stride = s->dims->hidden,
+      .x = x_of(s),
+      .out = out_at(s, moep_buffer_ffn_up, s->dims->width),
+      .work = at(s, moep_buffer_matmul_work),
+  };
+}
+
+static void fill_matmul_down(const struct source* s, union moep_args* args) {
+  args->matmul_down = (struct moep_matmul_args){
+      .weight = host_site(s)->ffn.down,
+      .weight_stride = host_site(s)->ffn.down_pitch,
+      .x = {.data = at(s, moep_buffer_ffn_h), .stride = s->dims->width},
+      .out = (s->node->step->writes & MOEP_Y) != 0
+                 ? y_of(s)
+                 : out_at(s, moep_buffer_ffn_out, s->dims->hidden),
+      .work = at(s, moep_buffer_matmul_work),
+  };
+}
+
 typedef void (*fill_fn)(const struct source* s, union moep_args* args);
 
 static const fill_fn fill_of_op[MOEP_OP_COUNT] = {
-    [moep_op_group] = fill_group,        [moep_op_logits] = fill_logits,
-    [moep_op_ffn_up] = fill_ffn_up,      [moep_op_route] = fill_route,
-    [moep_op_sort_count] = fill_sort,    [moep_op_sort_scan] = fill_sort,
-    [moep_op_sort_scatter] = fill_sort,  [moep_op_permute_x] = fill_permute_x,
-    [moep_op_grouped_up] = fill_grouped, [moep_op_grouped_down] = fill_grouped,
-    [moep_op_ffn_down] = fill_ffn_down,  [moep_op_combine] = fill_combine,
+    [moep_op_group] = fill_group,
+    [moep_op_logits] = fill_logits,
+    [moep_op_ffn_up] = fill_ffn_up,
+    [moep_op_route] = fill_route,
+    [moep_op_sort_count] = fill_sort,
+    [moep_op_sort_scan] = fill_sort,
+    [moep_op_sort_scatter] = fill_sort,
+    [moep_op_permute_x] = fill_permute_x,
+    [moep_op_grouped_up] = fill_grouped,
+    [moep_op_grouped_down] = fill_grouped,
+    [moep_op_ffn_down] = fill_ffn_down,
+    [moep_op_combine] = fill_combine,
+    [moep_op_swiglu] = fill_swiglu,
+    [moep_op_matmul_logits] = fill_matmul_logits,
+    [moep_op_matmul_gate] = fill_matmul_gate,
+    [moep_op_matmul_up] = fill_matmul_up,
+    [moep_op_matmul_down] = fill_matmul_down,
 };
 
 void moep_call_prepare(const struct moeplan_plan* plan, uint32_t index,
@@ -212,6 +288,9 @@ void moep_call_prepare(const struct moeplan_plan* plan, uint32_t index,
       .dims = &plan->planner->dims,
   };
   if (tap != NULL) source.tap = *tap;
+  call_out->planner = plan->planner;
+  call_out->matmul =
+      node->matmul == MOEP_MATMUL_COUNT ? NULL : &plan->matmuls[node->matmul];
   call_out->launch = node->kernel->launch;
   call_out->how = node->launch;
   fill_of_op[node->step->op](&source, &call_out->args);
@@ -220,6 +299,10 @@ void moep_call_prepare(const struct moeplan_plan* plan, uint32_t index,
 enum moeplan_status moep_call_launch(const struct moeplan_hooks* hooks,
                                      const struct moep_call* call,
                                      cudaStream_t stream) {
+  if (call->matmul != NULL) {
+    return moep_matmul_run(call->planner, call->matmul,
+                           &call->args.matmul_logits, stream);
+  }
   return MOEP_CUDA(hooks, call->launch(&call->args, &call->how, stream));
 }
 

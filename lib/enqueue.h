@@ -6,8 +6,11 @@
 
 #include "lib/plan.h"
 
-/* One node, ready to launch. */
+/* One node, ready to launch; `matmul` is the plan's, which outlives the call, or
+ * NULL, and takes the place of `launch`. */
 struct moep_call {
+  const struct moeplan_planner* planner;
+  const struct moep_matmul* matmul;
   moep_launch_fn launch;
   struct moep_launch how;
   union moep_args args;

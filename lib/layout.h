@@ -12,7 +12,8 @@
 /* clang-format off */
 /* X(name, type, outer, inner): [outer, inner] of `type`; a zero dimension means
  * that the site has no such buffer. R rows, S slots, E experts, k topk, H
- * hidden, Hp and Ip padded to 128, W the ffn's width, T tiles of the sort. */
+ * hidden, Hp and Ip padded to 128, W the ffn's width, T tiles of the sort; wide is
+ * 1 in TIERED plans of more than 8 rows. */
 #define MOEP_BUFFER_MAP(X)                                                  \
   X(logits,         f32,  R, E)         /* of every expert */               \
   X(topk_ids,       i32,  R, k)         /* slot order; -1: unfilled */      \
@@ -25,7 +26,9 @@
   X(sort_counts,    u32,  T, E)                                             \
   X(expert_offsets, u32,  routed, E + 1)                                    \
   X(sorted_slots,   i32,  R, k)                                             \
-  X(token_to_perm,  i32,  R, k)
+  X(token_to_perm,  i32,  R, k)                                            \
+  X(ffn_up,         bf16, wide * R, W)  /* TIERED; gate is in ffn_h */     \
+  X(matmul_work,    u8,   wide, MOEP_MATMUL_WORK_BYTES) /* cuBLASLt's own */
 /* clang-format on */
 
 enum moep_buffer {
@@ -47,8 +50,12 @@ struct moep_layout {
   size_t total_bytes; /* a multiple of 256 */
 };
 
+/* Most that cuBLASLt may ask for: what its guide recommends for Hopper. */
+enum { MOEP_MATMUL_WORK_BYTES = 32 << 20 };
+
 /* Pure. Cannot fail: the limits of dims keep every size below 2^48. */
 void moep_layout_compute(const struct moep_dims* dims, uint32_t rows,
+                         enum moeplan_numerics numerics,
                          struct moep_layout* layout_out);
 
 #endif /* MOEPLAN_LIB_LAYOUT_H_ */

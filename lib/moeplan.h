@@ -342,7 +342,17 @@ enum moeplan_recipe {
 
 enum moeplan_numerics {
   moeplan_numerics_invariant = 0, /* one answer per row */
-  moeplan_numerics_tiered = 1,    /* cuBLASLt for wide plans; refused today */
+  /* Plans of more than 8 rows on CUDA give the dense projections to cuBLASLt:
+   * logits (float32), gate and up, down, of prefill and dense plans. Rows up to 8,
+   * the routed experts' projections and the host device keep INVARIANT's bits;
+   * what follows from cuBLASLt differs from it within rounding, routing included,
+   * and with the row count. Such a plan wants binding.host_site, and on a dense
+   * site refuses live_rows. moeplan_plan_create asks cuBLASLt for an algorithm
+   * within a part of the workspace and has its kernels loaded, by a capture that
+   * is thrown away: nothing runs, and nothing is left to load at the first call
+   * or capture. The planner holds one cuBLASLt handle, and with it what memory
+   * cuBLASLt takes for one. */
+  moeplan_numerics_tiered = 1,
 };
 
 enum moeplan_y_mode {
@@ -396,7 +406,7 @@ MOEPLAN_API enum moeplan_status moeplan_options_from_environment(
 
 /* Bytes that cover every recipe, tile and lever up to max_rows rows. Never
  * decreases with max_rows: size it once for the largest plan. `options` may be
- * NULL; no lever changes the answer today. */
+ * NULL; of the levers only `numerics` changes the answer. */
 MOEPLAN_API enum moeplan_status moeplan_workspace_size(
     moeplan_planner_t planner, uint32_t max_rows,
     const struct moeplan_options* options, size_t* bytes_out);
@@ -482,14 +492,17 @@ struct moeplan_binding {
   const int32_t* topk_ids;   /* [rows, k] */
   const float* topk_weights; /* [rows, k] */
   struct moeplan_trace_ring trace;
+  /* TIERED: the site's blob in host memory. The addresses of router, shared and
+   * dense weights are taken from it during the call and are then the graph's:
+   * rewriting the device's blob moves experts only, moeplan_graph_update the
+   * others. NULL otherwise. */
+  const void* host_site;
 };
 
 #define MOEPLAN_BINDING_INIT                                               \
   {                                                                        \
     sizeof(struct moeplan_binding), NULL, NULL, 0, NULL, 0, NULL, 0, NULL, \
-        NULL, NULL, {                                                      \
-      NULL, NULL, NULL, 0                                                  \
-    }                                                                      \
+        NULL, NULL, {NULL, NULL, NULL, 0}, NULL                            \
   }
 
 #define MOEPLAN_WORKSPACE_ALIGNMENT 256

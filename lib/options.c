@@ -34,7 +34,6 @@ static enum moeplan_status check_supported(
     bool set;
   } refused[] = {
       {"profile", options->profile},
-      {"numerics tiered", options->numerics == moeplan_numerics_tiered},
       {"y_mode add", options->y_mode == moeplan_y_add},
       {"measure", options->measure},
       {"wisdom_only", options->wisdom_only},
@@ -120,6 +119,7 @@ bool moep_lever_at(const struct moeplan_options* options, uint32_t index,
        options->grouped_min_rows, NULL},
       {"tile", "MOEPLAN_TILE", options->tile != NULL, options->tile},
       {"host_dispatch", "MOEPLAN_HOST_DISPATCH", options->host_dispatch, NULL},
+      {"numerics", "MOEPLAN_NUMERICS", options->numerics, "tiered"},
       {"no_cublas", "MOEPLAN_CUBLAS", options->no_cublas, NULL},
       {"no_pdl", "MOEPLAN_PDL", options->no_pdl, NULL},
       {"sm_limit", "MOEPLAN_SM_LIMIT", options->sm_limit, NULL},

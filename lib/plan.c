@@ -3,6 +3,7 @@
 
 #include "lib/plan.h"
 
+#include "kernels/union.h"
 #include "lib/cost.h"
 #include "lib/options.h"
 #include "lib/row_groups.h"
@@ -74,6 +75,34 @@ static enum moeplan_status check_recipe(const struct moeplan_planner* planner,
   return moeplan_status_success;
 }
 
+/* The shapes of the recipe's multiplications, and cuBLASLt's choice for each. */
+static enum moeplan_status choose_matmuls(struct moeplan_plan* plan) {
+  const struct moep_dims* dims = &plan->planner->dims;
+  const bool y_f32 = dims->kind == moeplan_site_routed ||
+                     plan->options.y_type == moeplan_dtype_f32;
+  const struct moep_matmul shapes[MOEP_MATMUL_COUNT] = {
+      [moep_matmul_logits] = {.n = dims->experts,
+                              .k = dims->hidden,
+                              .out_f32 = true},
+      [moep_matmul_up] = {.n = dims->width, .k = dims->hidden},
+      [moep_matmul_down] = {.n = dims->hidden,
+                            .k = dims->width,
+                            .out_f32 = y_f32},
+  };
+  for (size_t i = 0; i < plan->recipe->step_count; i++) {
+    const struct moep_step* step = &plan->recipe->steps[i];
+    const enum moep_matmul_id id = moep_matmul_of(step->op);
+    if (id == MOEP_MATMUL_COUNT || !step_needed(dims, step)) continue;
+    struct moep_matmul* matmul = &plan->matmuls[id];
+    if (matmul->rows != 0) continue; /* up after gate */
+    *matmul = shapes[id];
+    matmul->rows = plan->rows;
+    matmul->sm_limit = plan->options.sm_limit;
+    MOEP_TRY(moep_matmul_choose(plan->planner, matmul));
+  }
+  return moeplan_status_success;
+}
+
 /* One part's nodes, in order. */
 static enum moeplan_status fill_part(struct moeplan_plan* plan, uint32_t begin,
                                      uint32_t count, struct moep_node* nodes) {
@@ -88,8 +117,11 @@ static enum moeplan_status fill_part(struct moeplan_plan* plan, uint32_t begin,
   for (size_t i = 0; i < plan->recipe->step_count; i++) {
     const struct moep_step* step = &plan->recipe->steps[i];
     if (!step_needed(dims, step)) continue;
+    const enum moep_matmul_id matmul = moep_matmul_of(step->op);
     const struct moep_kernel* kernel =
-        moep_kernel_find(&planner->device, step->op, &use);
+        matmul != MOEP_MATMUL_COUNT
+            ? moep_matmul_kernel(step->op)
+            : moep_kernel_find(&planner->device, step->op, &use);
     if (kernel == NULL) {
       return MOEP_REFUSE(&planner->hooks, unsupported_device,
                          "cannot plan recipe %s on %s: no kernel for %s on "
@@ -102,8 +134,10 @@ static enum moeplan_status fill_part(struct moeplan_plan* plan, uint32_t begin,
         .kernel = kernel,
         .row_begin = begin,
         .row_count = count,
+        .matmul = matmul,
         .launch = {.threads = host ? plan->options.sm_limit : 0,
-                   .pdl = planner->device.sm >= MOEP_PDL_MIN_SM &&
+                   .pdl = matmul == MOEP_MATMUL_COUNT &&
+                          planner->device.sm >= MOEP_PDL_MIN_SM &&
                           !plan->options.no_pdl,
                    .shared_bytes = planner->device.shared_bytes},
     };
@@ -174,6 +208,13 @@ static enum moeplan_status check_rows(const struct moeplan_planner* planner,
   return moeplan_status_success;
 }
 
+/* Rows up to 8 keep their bits in TIERED; the host device keeps all. */
+static bool uses_cublaslt(const struct moeplan_planner* planner, uint32_t rows,
+                          const struct moeplan_options* options) {
+  return options->numerics == moeplan_numerics_tiered && !options->no_cublas &&
+         rows > MOEP_UNION_ROWS && !moep_device_is_host(&planner->device);
+}
+
 /* Everything of the plan but its nodes. */
 static enum moeplan_status choose(struct moeplan_planner* planner,
                                   uint32_t rows,
@@ -184,6 +225,11 @@ static enum moeplan_status choose(struct moeplan_planner* planner,
   plan->recipe = moep_recipe_find(
       moep_recipe_choose(&planner->dims, rows, &plan->options));
   MOEP_TRY(check_recipe(planner, plan->recipe, rows, &plan->options));
+  if (uses_cublaslt(planner, rows, &plan->options)) {
+    const struct moep_recipe* tiered =
+        moep_recipe_find_tiered(plan->recipe->id);
+    if (tiered != NULL) plan->recipe = tiered;
+  }
   plan->tile =
       moep_tile_choose(&planner->dims, rows, &plan->options, plan->recipe->id);
   if (plan->options.tile != NULL) {
@@ -191,7 +237,8 @@ static enum moeplan_status choose(struct moeplan_planner* planner,
   }
   const uint32_t cap = part_cap(plan->recipe, &planner->dims, &plan->options);
   plan->parts = cap == 0 ? 1 : moep_group_count(rows, cap);
-  moep_layout_compute(&planner->dims, rows, &plan->layout);
+  moep_layout_compute(&planner->dims, rows, plan->options.numerics,
+                      &plan->layout);
   return moeplan_status_success;
 }
 
@@ -224,7 +271,8 @@ enum moeplan_status moeplan_plan_create(moeplan_planner_t planner,
       &planner->hooks, sizeof(*plan) + nodes * sizeof(plan->nodes[0]));
   if (plan == NULL) return moeplan_status_out_of_memory;
   *plan = head;
-  enum moeplan_status status = fill_nodes(plan, steps);
+  enum moeplan_status status = choose_matmuls(plan);
+  if (status == moeplan_status_success) status = fill_nodes(plan, steps);
   if (status == moeplan_status_success) status = announce(plan);
   if (status != moeplan_status_success) {
     moep_release(&planner->hooks, plan);
@@ -250,7 +298,7 @@ enum moeplan_status moeplan_workspace_size(
   struct moeplan_options checked;
   MOEP_TRY(moep_options_read(options, &planner->hooks, &checked));
   struct moep_layout layout;
-  moep_layout_compute(&planner->dims, max_rows, &layout);
+  moep_layout_compute(&planner->dims, max_rows, checked.numerics, &layout);
   *bytes_out = layout.total_bytes;
   return moeplan_status_success;
 }

@@ -6,6 +6,7 @@
 #include "lib/choose.h"
 #include "lib/kernel_table.h"
 #include "lib/layout.h"
+#include "lib/matmul.h"
 #include "lib/planner.h"
 #include "lib/recipe.h"
 
@@ -20,6 +21,7 @@ struct moep_node {
   const struct moep_kernel* kernel;
   uint32_t row_begin, row_count;
   struct moep_launch launch;
+  enum moep_matmul_id matmul;
   uint64_t bytes; /* most that the node reads and writes */
   uint64_t flop;
 };
@@ -32,6 +34,7 @@ struct moeplan_plan {
   struct moeplan_options options; /* as checked; tile points to static text */
   uint32_t parts;                 /* groups or rows of the split */
   struct moep_layout layout;
+  struct moep_matmul matmuls[MOEP_MATMUL_COUNT]; /* rows 0: not in this plan */
   uint32_t node_count;
   struct moep_node nodes[];
 };

@@ -4,6 +4,7 @@
 #include "kernels/union.h"
 #include "lib/check.h"
 #include "lib/kernel_table.h"
+#include "lib/matmul.h"
 
 /* Rows of a group whose block fits into an SM's shared memory; 0: not even one. */
 static uint32_t group_rows(const struct moep_device* device,
@@ -122,6 +123,7 @@ void moeplan_planner_destroy(moeplan_planner_t planner) {
     moep_release(&planner->hooks, planner->announced);
     planner->announced = next;
   }
+  moep_matmul_close(planner);
   if (planner->stream != NULL) cudaStreamDestroy(planner->stream);
   const struct moeplan_hooks hooks = planner->hooks;
   moep_release(&hooks, planner);

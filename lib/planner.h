@@ -14,12 +14,15 @@ struct moep_announced {
   const char* tile;
 };
 
+struct moep_matmul_library;
+
 struct moeplan_planner {
   struct moeplan_hooks hooks;
   struct moep_device device;
   struct moep_dims dims;
   cudaStream_t stream; /* capture and upload; NULL on the host */
   struct moep_announced* announced;
+  struct moep_matmul_library* matmul; /* NULL until a TIERED plan wants it */
 };
 
 /* A planner for a device as data; nothing is loaded. */

@@ -60,8 +60,12 @@ static void print_node(struct sink* sink, const struct moeplan_plan* plan,
                        uint32_t index) {
   const struct moep_node* node = &plan->nodes[index];
   char grid[32], rows[32];
-  snprintf(grid, sizeof(grid), "%ux%u", node->launch.grid[0],
-           node->launch.grid[1]);
+  if (node->matmul != MOEP_MATMUL_COUNT) {
+    snprintf(grid, sizeof(grid), "-");
+  } else {
+    snprintf(grid, sizeof(grid), "%ux%u", node->launch.grid[0],
+             node->launch.grid[1]);
+  }
   snprintf(rows, sizeof(rows), "%u+%u", node->row_begin, node->row_count);
   print_line(sink, "%4u %-30s %-9s %-4s %-11s %12" PRIu64 " %14" PRIu64, index,
              node->kernel->name, rows, plan->tile->name, grid, node->bytes,
@@ -71,6 +75,20 @@ static void print_node(struct sink* sink, const struct moeplan_plan* plan,
   print_places(sink, "reads", node->step->reads);
   print_places(sink, "writes", node->step->writes);
   print_line(sink, "\n");
+}
+
+static void print_matmuls(struct sink* sink, const struct moeplan_plan* plan) {
+  static const char* const names[MOEP_MATMUL_COUNT] = {"logits", "gate, up",
+                                                       "down"};
+  for (size_t i = 0; i < MOEP_MATMUL_COUNT; i++) {
+    const struct moep_matmul* matmul = &plan->matmuls[i];
+    char text[MOEP_MATMUL_TEXT_BYTES];
+    if (matmul->rows == 0) continue;
+    moep_matmul_text(plan->planner, matmul, text);
+    print_line(sink, "matmul %s: rows %u n %u k %u bf16 to %s, %s\n", names[i],
+               matmul->rows, matmul->n, matmul->k,
+               matmul->out_f32 ? "f32" : "bf16", text);
+  }
 }
 
 static enum moeplan_status sink_open(moeplan_plan_t plan,
@@ -110,6 +128,7 @@ enum moeplan_status moeplan_plan_print(moeplan_plan_t plan,
              "kernel", "rows", "tile", "grid", "bytes", "flop", "floor_us",
              "pdl");
   for (uint32_t i = 0; i < plan->node_count; i++) print_node(&sink, plan, i);
+  print_matmuls(&sink, plan);
   return sink_close(plan, &sink);
 }
 

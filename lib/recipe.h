@@ -53,4 +53,7 @@ extern const size_t moep_recipe_count;
 /* NULL when there is none. */
 const struct moep_recipe* moep_recipe_find(enum moeplan_recipe id);
 
+/* The recipe's form with cuBLASLt's projections, NULL when it has none. */
+const struct moep_recipe* moep_recipe_find_tiered(enum moeplan_recipe id);
+
 #endif /* MOEPLAN_LIB_RECIPE_H_ */

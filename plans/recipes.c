@@ -15,3 +15,12 @@ const struct moep_recipe* moep_recipe_find(enum moeplan_recipe id) {
   }
   return NULL;
 }
+
+const struct moep_recipe* moep_recipe_find_tiered(enum moeplan_recipe id) {
+  static const struct moep_recipe* const tiered[] = {
+      &moep_recipe_prefill_tiered, &moep_recipe_dense_tiered};
+  for (size_t i = 0; i < sizeof(tiered) / sizeof(tiered[0]); i++) {
+    if (tiered[i]->id == id) return tiered[i];
+  }
+  return NULL;
+}

@@ -15,5 +15,7 @@ extern const struct moep_recipe moep_recipe_row_groups;
 extern const struct moep_recipe moep_recipe_per_row;
 extern const struct moep_recipe moep_recipe_prefill;
 extern const struct moep_recipe moep_recipe_dense;
+extern const struct moep_recipe moep_recipe_prefill_tiered;
+extern const struct moep_recipe moep_recipe_dense_tiered;
 
 #endif /* MOEPLAN_PLANS_STEPS_H_ */

@@ -170,8 +170,6 @@ TEST(Environment, ValuesThatNoPlanHonoursAreRefused) {
        "base"},
       {"MOEPLAN_PROFILE", "1", moeplan_status_unsupported_option,
        "cannot plan with profile: this build does not have it"},
-      {"MOEPLAN_NUMERICS", "tiered", moeplan_status_unsupported_option,
-       "cannot plan with numerics tiered: this build does not have it"},
   };
   Planner planner;
   for (const auto& row : table) {

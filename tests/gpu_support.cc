@@ -189,16 +189,19 @@ void DenseSite::create_site(const dense_data& data) {
   site.dense = {gate_.as(), up_.as(), down_.as(), data.shape.down_pitch};
   size_t bytes = 0;
   EXPECT_EQ(moeplan_site_size(planner_, &bytes), moeplan_status_success);
-  std::vector<uint64_t> blob((bytes + 7) / 8);
-  EXPECT_EQ(moeplan_site_write(planner_, &site, blob.data(), bytes),
+  blob_.resize((bytes + 7) / 8);
+  EXPECT_EQ(moeplan_site_write(planner_, &site, blob_.data(), bytes),
             moeplan_status_success);
-  site_ = DeviceMemory(on_host(), bytes, blob.data());
+  site_ = DeviceMemory(on_host(), bytes, blob_.data());
 
   size_t workspace_bytes = 0;
-  EXPECT_EQ(moeplan_workspace_size(planner_, rows_, nullptr, &workspace_bytes),
+  moeplan_options options = MOEPLAN_OPTIONS_INIT;
+  if (!on_host()) options.numerics = moeplan_numerics_tiered;
+  EXPECT_EQ(moeplan_workspace_size(planner_, rows_, &options, &workspace_bytes),
             moeplan_status_success);
   workspace_ = DeviceMemory(on_host(), workspace_bytes);
   binding_.site = site_.as();
+  binding_.host_site = blob_.data();
   binding_.x = x_.as();
   binding_.y = y_.as();
   binding_.workspace = workspace_.as();

@@ -90,7 +90,8 @@ class DenseSite {
 
   moeplan_planner_t planner() const { return planner_; }
   const moeplan_config& config() const { return config_; }
-  /* x, y and workspace as they were made; change a copy at will. */
+  /* x, y and workspace as they were made; change a copy at will. On a GPU they
+   * are enough for TIERED too. */
   const moeplan_binding& binding() const { return binding_; }
   moeplan_options options() const;
 
@@ -115,6 +116,7 @@ class DenseSite {
   moeplan_config config_ = MOEPLAN_CONFIG_INIT;
   moeplan_planner_t planner_ = nullptr;
   DeviceMemory gate_, up_, down_, x_, y_, site_, workspace_;
+  std::vector<uint64_t> blob_; /* the site in host memory */
   moeplan_binding binding_ = MOEPLAN_BINDING_INIT;
 };
 

@@ -60,7 +60,7 @@ stages=(
   "device planner"                                # 2: planner
   ""                                              # 3: site (no header)
   "options layout"                                # 4: levers, workspace
-  "recipe row_groups choose kernel_table plan cost" # 5: plan
+  "recipe row_groups choose kernel_table cublaslt matmul plan cost" # 5: plan
   "binding enqueue"                               # 6: binding
   "host_dispatch capture"                         # 7: run
 )

@@ -61,15 +61,16 @@ void ForEveryLayout(const Check& check) {
   }
 }
 
-moep_layout LayoutOf(const moep_dims& dims, uint32_t rows) {
+moep_layout LayoutOf(const moep_dims& dims, uint32_t rows,
+                     moeplan_numerics numerics = moeplan_numerics_invariant) {
   moep_layout layout;
-  moep_layout_compute(&dims, rows, &layout);
+  moep_layout_compute(&dims, rows, numerics, &layout);
   return layout;
 }
 
 TEST(Layout, BuffersAreAlignedAndApart) {
   ForEveryLayout([](const moep_dims& dims, uint32_t rows) {
-    const moep_layout layout = LayoutOf(dims, rows);
+    const moep_layout layout = LayoutOf(dims, rows, moeplan_numerics_tiered);
     ASSERT_EQ(layout.total_bytes % 256, 0u) << Name(dims, rows);
     for (int i = 0; i < MOEP_BUFFER_COUNT; i++) {
       const moep_extent& a = layout.buffers[i];
@@ -90,7 +91,8 @@ TEST(Layout, TotalNeverDecreasesWithRows) {
   size_t previous = 0;
   uint32_t previous_rows = 0;
   ForEveryLayout([&](const moep_dims& dims, uint32_t rows) {
-    const size_t total = LayoutOf(dims, rows).total_bytes;
+    const size_t total =
+        LayoutOf(dims, rows, moeplan_numerics_tiered).total_bytes;
     const bool grows = rows > previous_rows; /* else the next shape begins */
     ASSERT_TRUE(!grows || total >= previous) << Name(dims, rows);
     previous = total;
@@ -99,15 +101,16 @@ TEST(Layout, TotalNeverDecreasesWithRows) {
 }
 
 size_t BytesOfType(const std::string& type) {
-  EXPECT_TRUE(type == "bf16" || type == "f32" || type == "i32" || type == "u32")
+  EXPECT_TRUE(type == "bf16" || type == "f32" || type == "i32" ||
+              type == "u32" || type == "u8")
       << type;
-  return type == "bf16" ? 2 : 4;
+  return type == "bf16" ? 2 : type == "u8" ? 1 : 4;
 }
 
 // 2^20 rows x top-32 x width 65536 does not wrap anywhere.
 TEST(Layout, SizesAre64Bit) {
   ForEveryLayout([](const moep_dims& dims, uint32_t rows) {
-    const moep_layout layout = LayoutOf(dims, rows);
+    const moep_layout layout = LayoutOf(dims, rows, moeplan_numerics_tiered);
     Wide sum = 0;
     for (const moep_extent& buffer : layout.buffers) {
       const Wide bytes =
@@ -150,9 +153,27 @@ Wide Bound(const moep_dims& d, uint32_t rows) {
 
 TEST(Layout, StaysUnderTheDesignsBound) {
   ForEveryLayout([](const moep_dims& dims, uint32_t rows) {
-    ASSERT_TRUE(LayoutOf(dims, rows).total_bytes <= Bound(dims, rows))
-        << Name(dims, rows);
+    const Wide bound = Bound(dims, rows);
+    ASSERT_TRUE(LayoutOf(dims, rows).total_bytes <= bound) << Name(dims, rows);
+    ASSERT_TRUE(LayoutOf(dims, rows, moeplan_numerics_tiered).total_bytes <=
+                bound + MOEP_MATMUL_WORK_BYTES)
+        << Name(dims, rows) << ", TIERED";
   });
+}
+
+// TIERED adds to plans of more than 8 rows alone.
+TEST(Layout, TieredAddsItsBuffersAbove8Rows) {
+  for (const moeplan_config& config : Shapes()) {
+    const moep_dims dims = Dims(config);
+    for (uint32_t rows : {1u, 8u, 9u, 64u}) {
+      const size_t more =
+          LayoutOf(dims, rows, moeplan_numerics_tiered).total_bytes -
+          LayoutOf(dims, rows).total_bytes;
+      const size_t up = (size_t{2} * rows * dims.width + 255) / 256 * 256;
+      EXPECT_EQ(more, rows <= 8 ? 0 : up + MOEP_MATMUL_WORK_BYTES)
+          << Name(dims, rows);
+    }
+  }
 }
 
 TEST(Layout, ASiteHasOnlyTheBuffersItNeeds) {
@@ -164,7 +185,8 @@ TEST(Layout, ASiteHasOnlyTheBuffersItNeeds) {
   const moep_layout lone = LayoutOf(Dims(Routed(64, 32, 8, 2, 0)), 8);
   for (int i = 0; i < MOEP_BUFFER_COUNT; i++) {
     EXPECT_EQ(lone.buffers[i].bytes == 0,
-              i == moep_buffer_ffn_h || i == moep_buffer_ffn_out)
+              i == moep_buffer_ffn_h || i == moep_buffer_ffn_out ||
+                  i == moep_buffer_ffn_up || i == moep_buffer_matmul_work)
         << lone.buffers[i].name;
   }
 }

@@ -68,7 +68,6 @@ TEST(Options, WhatNoBuildHonoursIsRefused) {
                   "cannot plan with " + name + ": this build does not have it");
   };
   refused(SET(profile = true), "profile");
-  refused(SET(numerics = moeplan_numerics_tiered), "numerics tiered");
   refused(SET(y_mode = moeplan_y_add), "y_mode add");
   refused(SET(measure = true), "measure");
   refused(SET(wisdom_only = true), "wisdom_only");

@@ -159,12 +159,23 @@ TEST(Recipe, NodesHaveAGridWhateverIsLocal) {
 
 // ---- tables --------------------------------------------------------------------
 
-TEST(Recipe, EveryBufferIsWrittenAndRead) {
-  uint32_t reads = 0, writes = 0;
+// Every recipe, and the TIERED forms.
+std::vector<const moep_recipe*> AllTables() {
+  std::vector<const moep_recipe*> tables;
   for (size_t i = 0; i < moep_recipe_count; i++) {
-    for (size_t s = 0; s < moep_recipes[i]->step_count; s++) {
-      reads |= moep_recipes[i]->steps[s].reads;
-      writes |= moep_recipes[i]->steps[s].writes;
+    tables.push_back(moep_recipes[i]);
+    const moep_recipe* tiered = moep_recipe_find_tiered(moep_recipes[i]->id);
+    if (tiered != nullptr) tables.push_back(tiered);
+  }
+  return tables;
+}
+
+TEST(Recipe, EveryBufferIsWrittenAndRead) {
+  uint32_t reads = MOEP_BUF(matmul_work), writes = 0; /* read by its writer */
+  for (const moep_recipe* table : AllTables()) {
+    for (size_t s = 0; s < table->step_count; s++) {
+      reads |= table->steps[s].reads;
+      writes |= table->steps[s].writes;
     }
   }
   static const char* const names[] = {
@@ -195,12 +206,27 @@ TEST(Recipe, TableHoldsEachRecipeOnceByItsName) {
 
 TEST(Recipe, EveryOperationIsUsed) {
   std::set<int> used;
-  for (size_t i = 0; i < moep_recipe_count; i++) {
-    for (size_t s = 0; s < moep_recipes[i]->step_count; s++) {
-      used.insert(moep_recipes[i]->steps[s].op);
+  for (const moep_recipe* table : AllTables()) {
+    for (size_t s = 0; s < table->step_count; s++) {
+      used.insert(table->steps[s].op);
     }
   }
   EXPECT_EQ(used.size(), size_t{MOEP_OP_COUNT});
+}
+
+TEST(Recipe, TieredFormsAreOfTheSameRecipe) {
+  size_t forms = 0;
+  for (size_t i = 0; i < moep_recipe_count; i++) {
+    const moep_recipe& recipe = *moep_recipes[i];
+    const moep_recipe* tiered = moep_recipe_find_tiered(recipe.id);
+    if (tiered == nullptr) continue;
+    forms++;
+    EXPECT_EQ(tiered->id, recipe.id);
+    EXPECT_STREQ(tiered->name, recipe.name);
+    EXPECT_EQ(tiered->kind, recipe.kind);
+    EXPECT_EQ(tiered->split, moep_split_whole);
+  }
+  EXPECT_EQ(forms, 2u) << "prefill and dense";
 }
 
 // At most 4 nodes at one row, and as many for a group of rows.
@@ -231,6 +257,8 @@ TEST(Kernels, EveryOperationHasAHostKernel) {
   for (int op = 0; op < MOEP_OP_COUNT; op++) {
     const char* name = moep_op_name(static_cast<moep_op>(op));
     EXPECT_TRUE(names.insert(name).second) << name;
+    // The host device has no TIERED plans.
+    if (moep_matmul_of(static_cast<moep_op>(op)) != MOEP_MATMUL_COUNT) continue;
     const moep_kernel_use use = {1, 16, false};
     const moep_kernel* kernel =
         moep_kernel_find(&host, static_cast<moep_op>(op), &use);

@@ -30,14 +30,14 @@ struct tool_args {
   const char* config; /* a config.json; NULL: none named */
   const char* preset; /* NULL: config or sizes are set */
   const char* kind;   /* "routed" or "dense"; NULL: what there is */
-  const char* site; /* NULL: all */
+  const char* site;   /* NULL: all */
   uint32_t rows[TOOL_MAX_ROW_COUNTS];
-  size_t num_rows;    /* 0: the command's default */
+  size_t num_rows; /* 0: the command's default */
   /* "host" or "cuda:N"; plan: "plan:NAME" too; parallel: "host" or "cuda" */
   const char* device;
   bool json;
   bool verbose;
-  bool route_trace; /* run: MOEPLAN_ROUTE_TRACE=1 */
+  bool route_trace;             /* run: MOEPLAN_ROUTE_TRACE=1 */
   struct tool_bench_args bench; /* of bench and parallel */
   struct tool_parallel_args parallel;
 };

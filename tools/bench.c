@@ -154,6 +154,7 @@ static enum tool_status open_and_run(struct tool_bench_run* run,
   run->seconds = run->args->bench.seconds;
   if (run->seconds == 0.0) run->seconds = memory.stream == NULL ? 0.2 : 1.0;
   status = run_all(run, error);
+  tool_bench_site_free(&run->site);
   free(run->host_ids);
   free(run->host_weights);
   free(run->host_y);

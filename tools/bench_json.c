@@ -49,7 +49,7 @@ static json_t* result_json(const struct tool_bench_report* report,
   return json_pack(
       "{s:I, s:s, s:s, s:I, s:I, s:s, s:f, s:I, s:I, s:f, s:f, s:f, s:f, s:f, "
       "s:o,"
-      " s:I, s:o, s:f, s:b}",
+      " s:I, s:o, s:f, s:b, s:I, s:I}",
       "rows", (json_int_t)info->rows, "recipe", info->recipe_name, "levers",
       result->levers, "groups", (json_int_t)info->groups, "nodes",
       (json_int_t)info->nodes, "tile", info->tile, "experts", result->experts,
@@ -60,7 +60,9 @@ static json_t* result_json(const struct tool_bench_report* report,
       (double)info->flop / seconds, "seconds", spread_json(&result->time),
       "batch", (json_int_t)result->batch, "call_seconds",
       spread_json(&result->host), "reuse_bytes", result->reuse_bytes,
-      "reuse_is_far", (int)tool_bench_reuse_is_far(report, result));
+      "reuse_is_far", (int)tool_bench_reuse_is_far(report, result),
+      "compared_rows", (json_int_t)result->compared_rows, "changed_rows",
+      (json_int_t)result->changed_rows);
 }
 
 static json_t* report_json(const struct tool_bench_report* report) {

@@ -76,6 +76,17 @@ static void print_result(const struct tool_bench_result* result, FILE* out) {
   }
 }
 
+static void print_changed(const struct tool_bench_report* report, FILE* out) {
+  for (size_t i = 0; i < report->num_results; i++) {
+    const struct tool_bench_result* result = &report->results[i];
+    if (result->compared_rows == 0) continue;
+    fprintf(out,
+            "TIERED: %" PRIu32 " rows: %" PRIu64 " of %" PRIu64
+            " rows go to other experts than in the INVARIANT plan\n",
+            result->info.rows, result->changed_rows, result->compared_rows);
+  }
+}
+
 static void print_notes(const struct tool_bench_report* report, FILE* out) {
   const struct tool_bench_run* run = report->run;
   fputs("\nfloor: distinct experts x 3 x H x I x 9/16", out);
@@ -109,5 +120,6 @@ enum tool_status tool_bench_table(const struct tool_bench_report* report,
     print_result(&report->results[i], out);
   }
   print_notes(report, out);
+  print_changed(report, out);
   return tool_output_close(&output, tool_ok, error);
 }

@@ -63,6 +63,7 @@ static struct moeplan_binding bind_set(const struct bench_plan* bench,
   struct moeplan_binding binding = run->binding;
   binding.trace = (struct moeplan_trace_ring){.ids = NULL};
   binding.site = run->site.blobs[set % run->site.copies];
+  binding.host_site = run->site.host_blobs[set % run->site.copies];
   binding.x = run->x + (size_t)set * run->max_rows * row_bytes;
   if (draws_ids(run)) {
     const size_t offset = (size_t)set * slots_of(bench) * sizeof(int32_t);
@@ -143,7 +144,8 @@ static enum tool_status check_outputs(const struct bench_plan* bench) {
 
 /* Where the router sent each set's rows, by a run with a trace ring: the graphs
  * that are timed have none. */
-static enum tool_status trace_router(const struct bench_plan* bench) {
+static enum tool_status trace_router(const struct bench_plan* bench,
+                                     moeplan_plan_t plan, int32_t* ids) {
   const struct tool_bench_run* run = bench->run;
   struct tool_error* error = run->session->error;
   const size_t slots = slots_of(bench);
@@ -155,13 +157,53 @@ static enum tool_status trace_router(const struct bench_plan* bench) {
                            sizeof(zero), error));
     TRY(tool_session_check(
         run->session, "run a plan",
-        moeplan_enqueue(bench->plan, &binding, run->memory->stream)));
+        moeplan_enqueue(plan, &binding, run->memory->stream)));
     TRY(tool_memory_wait(run->memory, error));
-    TRY(tool_memory_download(run->memory, run->host_ids + set * slots,
-                             binding.trace.ids, slots * sizeof(int32_t),
-                             error));
+    TRY(tool_memory_download(run->memory, ids + set * slots, binding.trace.ids,
+                             slots * sizeof(int32_t), error));
   }
   return tool_ok;
+}
+
+/* Rows whose experts, as a set, are not those of the INVARIANT plan. */
+static uint64_t count_changed(const int32_t* ids, const int32_t* invariant,
+                              size_t rows, uint32_t k) {
+  uint64_t changed = 0;
+  for (size_t row = 0; row < rows; row++) {
+    uint32_t same = 0;
+    for (uint32_t i = 0; i < k * k; i++) {
+      same += ids[row * k + i / k] == invariant[row * k + i % k] ? 1 : 0;
+    }
+    changed += same != k ? 1 : 0;
+  }
+  return changed;
+}
+
+/* In TIERED: the same rows by an INVARIANT plan. */
+static enum tool_status compare_routing(const struct bench_plan* bench,
+                                        struct tool_bench_result* result) {
+  const struct tool_bench_run* run = bench->run;
+  const size_t rows = (size_t)run->sets * bench->rows;
+  const uint32_t k = run->config->num_experts_per_tok;
+  struct moeplan_options options = run->session->options;
+  moeplan_plan_t plan = NULL;
+  options.numerics = moeplan_numerics_invariant;
+  int32_t* ids = calloc(rows * k, sizeof(*ids));
+  if (ids == NULL) {
+    return tool_fail(run->session->error,
+                     "cannot hold %zu rows' ids: out of host memory", rows);
+  }
+  enum tool_status status = tool_session_check(
+      run->session, "create an INVARIANT plan",
+      moeplan_plan_create(run->session->planner, bench->rows, &options, &plan));
+  if (status == tool_ok) status = trace_router(bench, plan, ids);
+  if (status == tool_ok) {
+    result->compared_rows = rows;
+    result->changed_rows = count_changed(run->host_ids, ids, rows, k);
+  }
+  moeplan_plan_destroy(plan);
+  free(ids);
+  return status;
 }
 
 /* Floor bytes: every weight byte that is needed once, x, y, the ids from
@@ -295,7 +337,10 @@ static enum tool_status run_plan(struct bench_plan* bench,
   TRY(create_graphs(bench));
   TRY(check_outputs(bench));
   if (run->config->kind == moeplan_site_routed && !draws_ids(run)) {
-    TRY(trace_router(bench));
+    TRY(trace_router(bench, bench->plan, run->host_ids));
+    if (run->session->options.numerics == moeplan_numerics_tiered) {
+      TRY(compare_routing(bench, result));
+    }
   }
   count_bytes(bench, result);
   TRY(tool_stopwatch_open(&watch, run->memory, run->session->error));

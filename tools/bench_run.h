@@ -41,6 +41,9 @@ struct tool_bench_result {
   char levers[TOOL_LEVER_BYTES]; /* "no_pdl 1, tile n32"; "": all at default */
   double experts; /* distinct ones that a replay hits; mean over the sets */
   uint32_t experts_min, experts_max;
+  /* In TIERED, routed by the site: rows of all sets, and those whose experts the
+   * INVARIANT plan would not choose. */
+  uint64_t compared_rows, changed_rows;
   double bytes;         /* that a replay must read or write; mean */
   double floor_seconds; /* these at the machine's streaming rate */
   double reuse_bytes;   /* least weight bytes between two reads of one copy */

@@ -151,20 +151,17 @@ size_t tool_bench_site_bytes(const struct moeplan_config* whole,
 static enum tool_status write_blob(const struct tool_session* session,
                                    const struct moeplan_site* site,
                                    const struct tool_memory* memory, void* to,
-                                   size_t bytes) {
+                                   size_t bytes, void** host_out) {
   void* blob = malloc(bytes);
   if (blob == NULL) {
     return tool_fail(session->error,
                      "cannot allocate %zu bytes: out of host memory", bytes);
   }
-  enum tool_status status = tool_session_check(
+  *host_out = blob;
+  TRY(tool_session_check(
       session, "write the site",
-      moeplan_site_write(session->planner, site, blob, bytes));
-  if (status == tool_ok) {
-    status = tool_memory_upload(memory, to, blob, bytes, session->error);
-  }
-  free(blob);
-  return status;
+      moeplan_site_write(session->planner, site, blob, bytes)));
+  return tool_memory_upload(memory, to, blob, bytes, session->error);
 }
 
 static enum tool_status place_all(const struct tool_session* session,
@@ -195,7 +192,8 @@ static enum tool_status place_all(const struct tool_session* session,
     struct moeplan_site site = MOEPLAN_SITE_INIT;
     TRY(place_copy(&cursor, whole, addresses, &site));
     out->blobs[i] = (char*)blobs + i * pitch;
-    TRY(write_blob(session, &site, memory, out->blobs[i], blob_bytes));
+    TRY(write_blob(session, &site, memory, out->blobs[i], blob_bytes,
+                   &out->host_blobs[i]));
   }
   return tool_memory_wait(memory, session->error);
 }
@@ -219,6 +217,17 @@ enum tool_status tool_bench_site_place(const struct tool_session* session,
           : place_all(session, whole, rank, memory, &addresses, &out);
   free(addresses.experts);
   free(addresses.scales);
-  if (status == tool_ok) *site_out = out;
+  if (status == tool_ok) {
+    *site_out = out;
+  } else {
+    tool_bench_site_free(&out);
+  }
   return status;
+}
+
+void tool_bench_site_free(struct tool_bench_site* site) {
+  for (uint32_t i = 0; i < site->copies; i++) {
+    free(site->host_blobs[i]);
+    site->host_blobs[i] = NULL;
+  }
 }

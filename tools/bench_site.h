@@ -16,8 +16,12 @@
 struct tool_bench_site {
   size_t bytes; /* of one copy's weights */
   uint32_t copies;
-  void* blobs[TOOL_BENCH_MAX_SETS]; /* binding.site of each copy */
+  void* blobs[TOOL_BENCH_MAX_SETS];      /* binding.site of each copy */
+  void* host_blobs[TOOL_BENCH_MAX_SETS]; /* binding.host_site */
 };
+
+/* The blobs in host memory; all else is the device memory's. */
+void tool_bench_site_free(struct tool_bench_site* site);
 
 /* Bytes that a copy takes on this rank of the whole site. */
 size_t tool_bench_site_bytes(const struct moeplan_config* whole,

@@ -90,6 +90,7 @@ static struct moeplan_binding bind_set(const struct tool_parallel_rank* rank,
   const size_t row_bytes = (size_t)run->config->hidden_size * 2;
   struct moeplan_binding binding = rank->binding;
   binding.site = rank->site.blobs[set % rank->site.copies];
+  binding.host_site = rank->site.host_blobs[set % rank->site.copies];
   binding.x = rank->x + (size_t)set * run->max_rows * row_bytes;
   if (draws_ids(rank)) {
     const size_t offset =
@@ -201,6 +202,7 @@ void tool_parallel_rank_run(struct tool_parallel_rank* rank) {
   for (size_t i = 0; i < run->args->num_rows && rank->status == tool_ok; i++) {
     rank->status = run_rows(rank, run->args->rows[i], &rank->results[i]);
   }
+  tool_bench_site_free(&rank->site);
   tool_session_close(&rank->session);
   tool_memory_close(&rank->memory);
 }

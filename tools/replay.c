@@ -74,15 +74,13 @@ static enum tool_status place_site(struct tool_replay* replay,
     return tool_fail(session->error,
                      "cannot allocate %zu bytes: out of host memory", bytes);
   }
-  enum tool_status status = tool_session_check(
-      session, "write the site",
-      moeplan_site_write(session->planner, &site->weights, blob, bytes));
-  if (status == tool_ok) {
-    status = tool_memory_upload(memory, placed, blob, bytes, session->error);
-  }
+  replay->blob = blob;
   replay->binding.site = placed;
-  free(blob);
-  return status;
+  replay->binding.host_site = blob;
+  TRY(tool_session_check(
+      session, "write the site",
+      moeplan_site_write(session->planner, &site->weights, blob, bytes)));
+  return tool_memory_upload(memory, placed, blob, bytes, session->error);
 }
 
 enum tool_status tool_replay_open(struct tool_replay* replay,
@@ -111,6 +109,8 @@ close_replay:
 }
 
 void tool_replay_close(struct tool_replay* replay) {
+  free(replay->blob);
+  replay->blob = NULL;
   free(replay->host_y);
   free(replay->host_ids);
   replay->host_y = NULL;

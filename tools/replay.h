@@ -19,6 +19,7 @@ struct tool_replay {
   struct tool_session session;
   struct moeplan_binding binding; /* without live_rows */
   void* x;                        /* what the binding points to, writable */
+  void* blob;                     /* the site's, in host memory */
   int32_t* live_rows;
   uint16_t* host_y;  /* [max_rows, H] bf16 */
   int32_t* host_ids; /* [max_rows, k] */
