@@ -10,6 +10,8 @@
 #include "lib/cublaslt.h"
 #include "lib/layout.h"
 
+enum { MAX_MATMUL_NODES = 32 }; /* of one call, a few are seen */
+
 /* A handle and the functions that take it. */
 struct moep_matmul_library {
   struct moep_cublaslt functions;
@@ -186,6 +188,25 @@ static struct moep_matmul_args nowhere(const struct moep_matmul* matmul) {
   };
 }
 
+/* Instantiate the kernels of a graph alone: a memset of a made-up address would
+ * be refused. */
+static enum moeplan_status instantiate_kernels(
+    const struct moeplan_hooks* hooks, cudaGraph_t graph) {
+  cudaGraphNode_t nodes[MAX_MATMUL_NODES];
+  size_t count = MAX_MATMUL_NODES;
+  MOEP_TRY_CUDA(hooks, cudaGraphGetNodes(graph, nodes, &count));
+  for (size_t i = 0; i < count; i++) {
+    enum cudaGraphNodeType type;
+    MOEP_TRY_CUDA(hooks, cudaGraphNodeGetType(nodes[i], &type));
+    if (type == cudaGraphNodeTypeKernel) continue;
+    MOEP_TRY_CUDA(hooks, cudaGraphDestroyNode(nodes[i]));
+  }
+  cudaGraphExec_t exec = NULL;
+  MOEP_TRY_CUDA(hooks, cudaGraphInstantiate(&exec, graph, 0));
+  cudaGraphExecDestroy(exec);
+  return moeplan_status_success;
+}
+
 static enum moeplan_status capture_nowhere(
     const struct moeplan_planner* planner, const struct moep_matmul* matmul) {
   const struct moeplan_hooks* hooks = &planner->hooks;
@@ -195,14 +216,12 @@ static enum moeplan_status capture_nowhere(
   enum moeplan_status status =
       moep_matmul_run(planner, matmul, &args, planner->stream);
   cudaGraph_t graph = NULL;
-  cudaGraphExec_t exec = NULL;
   const enum moeplan_status ended =
       MOEP_CUDA(hooks, cudaStreamEndCapture(planner->stream, &graph));
   if (status == moeplan_status_success) status = ended;
   if (status == moeplan_status_success) {
-    status = MOEP_CUDA(hooks, cudaGraphInstantiate(&exec, graph, 0));
+    status = instantiate_kernels(hooks, graph);
   }
-  if (exec != NULL) cudaGraphExecDestroy(exec);
   if (graph != NULL) cudaGraphDestroy(graph);
   return status;
 }

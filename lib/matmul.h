@@ -34,8 +34,8 @@ struct moep_matmul {
 const struct moep_kernel* moep_matmul_kernel(enum moep_op op);
 
 /* Choose the algorithm, and have the driver load its kernels: the call is
- * captured once, with made-up addresses, into a graph that is instantiated,
- * never launched, and thrown away. `matmul` has its shape. */
+ * captured once, with made-up addresses, into a graph whose kernels are
+ * instantiated, never launched, and thrown away. `matmul` has its shape. */
 enum moeplan_status moep_matmul_choose(struct moeplan_planner* planner,
                                        struct moep_matmul* matmul);
 

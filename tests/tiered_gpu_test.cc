@@ -223,6 +223,42 @@ TEST_F(TieredGpu, ANaNStaysInItsRow) {
   }
 }
 
+// Shapes and row counts that cuBLASLt meets with other algorithms, some of which
+// clear their scratch memory first.
+TEST_F(TieredGpu, WideShapesRunInTheirFirstCapture) {
+  dense_data data({4096, 12288, 0, 10.0f, 0}, 16, 62);
+  harness_random random = {62};
+  for (auto* part : {&data.gate, &data.up, &data.down}) {
+    for (uint16_t& value : *part) value = harness_bf16(&random, 2) - (6 << 7);
+  }
+  for (uint16_t& value : data.x) value = harness_bf16(&random, 2);
+  data.rows = 4096;
+  data.x.resize(size_t{4096} * 4096);
+  for (size_t r = 16; r < 4096; r++) {
+    std::copy_n(&data.x[r % 16 * 4096], 4096, &data.x[r * 4096]);
+  }
+  DenseSite site(data, "cuda:0", moeplan_dtype_bf16);
+  site.run(16);
+  const std::vector<uint8_t> narrow = site.y();
+  const auto value = [](const std::vector<uint8_t>& y, size_t i) {
+    uint16_t bits;
+    std::memcpy(&bits, &y[2 * i], 2);
+    return Bf16Value(bits);
+  };
+  for (uint32_t rows : {9u, 64u, 256u, 1000u, 1024u, 4096u}) {
+    const moeplan_options options = Tiered(site);
+    site.run(rows, &options);
+    const std::vector<uint8_t> y = site.y();
+    Vector got, wanted;
+    for (size_t i = 0; i < size_t{rows} * 4096; i++) {
+      got.push_back(value(y, i));
+      wanted.push_back(value(narrow, i % (16 * 4096)));
+    }
+    // Two answers, each within 0.0040 of the exact one.
+    EXPECT_LE(RelativeL2(got, wanted), 0.0080) << rows;
+  }
+}
+
 // The kernel has the bits of its host twin.
 TEST_F(TieredGpu, SwigluHasTheHostsBits) {
   constexpr uint32_t kWidth = 4112, kCount = 21;
