@@ -24,7 +24,7 @@
   X(matmul, cublasLtMatmul)
 
 struct moep_cublaslt {
-#define MOEP_CUBLASLT_MEMBER(member, function) __typeof__(&function) member;
+#define MOEP_CUBLASLT_MEMBER(member, function) __typeof__ (&(function))(member);
   MOEP_CUBLASLT_MAP(MOEP_CUBLASLT_MEMBER)
 #undef MOEP_CUBLASLT_MEMBER
 };

@@ -188,7 +188,7 @@ static enum tool_status compare_routing(const struct bench_plan* bench,
   struct moeplan_options options = run->session->options;
   moeplan_plan_t plan = NULL;
   options.numerics = moeplan_numerics_invariant;
-  int32_t* ids = calloc(rows * k, sizeof(*ids));
+  int32_t* ids = calloc(rows * k + 1, sizeof(*ids));
   if (ids == NULL) {
     return tool_fail(run->session->error,
                      "cannot hold %zu rows' ids: out of host memory", rows);
