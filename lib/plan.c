@@ -97,7 +97,9 @@ static enum moeplan_status choose_matmuls(struct moeplan_plan* plan) {
     if (matmul->rows != 0) continue; /* up after gate */
     *matmul = shapes[id];
     matmul->rows = plan->rows;
-    matmul->sm_limit = plan->options.sm_limit;
+    matmul->sm_limit = plan->options.sm_limit < plan->planner->device.sm_count
+                           ? plan->options.sm_limit
+                           : 0;
     MOEP_TRY(moep_matmul_choose(plan->planner, matmul));
   }
   return moeplan_status_success;

@@ -110,14 +110,14 @@ void GpuSite::WriteSite() {
 void GpuSite::WriteBlob() {
   size_t bytes = 0;
   EXPECT_MOEPLAN(moeplan_site_size(planner_, &bytes));
-  std::vector<uint64_t> blob((bytes + 7) / 8);
-  EXPECT_MOEPLAN(moeplan_site_write(planner_, &site_, blob.data(), bytes))
+  host_blob_.resize((bytes + 7) / 8);
+  EXPECT_MOEPLAN(moeplan_site_write(planner_, &site_, host_blob_.data(), bytes))
       << log_ << name();
   if (blob_piece_ != 0) {
-    blob_.Write(blob_piece_, blob.data(), bytes);
+    blob_.Write(blob_piece_, host_blob_.data(), bytes);
     return;
   }
-  blob_piece_ = blob_.AddConstant(blob.data(), bytes);
+  blob_piece_ = blob_.AddConstant(host_blob_.data(), bytes);
   blob_.Upload();
 }
 

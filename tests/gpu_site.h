@@ -47,6 +47,7 @@ class GpuSite {
   moeplan_planner_t planner() const { return planner_; }
   cudaStream_t stream() const { return stream_; }
   const void* blob() const { return blob_.device<void>(blob_piece_); }
+  const void* host_blob() const { return host_blob_.data(); }
   std::string log() const { return log_; }
   // "512x256, 16 experts, top 8, shared 64, spread 2, seed 3".
   std::string name();
@@ -96,6 +97,7 @@ class GpuSite {
   std::vector<const void*> weight_[3], scale_[3];
   std::vector<DeviceMemory> moved_;
   moeplan_site site_ = MOEPLAN_SITE_INIT;
+  std::vector<uint64_t> host_blob_;
   size_t blob_piece_ = 0;
   bool host_bits_ = false;
   std::map<uint32_t, Result> alone_;

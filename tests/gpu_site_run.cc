@@ -82,6 +82,7 @@ void GpuRun::AddTap() {
 
 void GpuRun::Bind(size_t workspace_bytes) {
   binding_.site = site_.blob();
+  binding_.host_site = site_.host_blob();
   binding_.x = memory_.device<void>(x_);
   binding_.y = memory_.device<void>(y_);
   binding_.workspace = memory_.device<void>(workspace_);

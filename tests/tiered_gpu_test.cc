@@ -207,6 +207,16 @@ TEST_F(TieredGpu, YMayBeXAndStridesAreHonoured) {
   }
 }
 
+TEST_F(TieredGpu, AnSmLimitKeepsTheAccuracy) {
+  DenseSite site(data_, "cuda:0", moeplan_dtype_bf16);
+  moeplan_options options = Tiered(site);
+  for (uint32_t limit : {2u, 66u, 131u, 132u, UINT32_MAX}) {
+    options.sm_limit = limit;
+    site.run(64, &options);
+    EXPECT_LE(Error(site, 64), 0.0040) << limit;
+  }
+}
+
 // Rows that are numbers are not touched by one that is none.
 TEST_F(TieredGpu, ANaNStaysInItsRow) {
   dense_data data = data_;
