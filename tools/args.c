@@ -246,7 +246,8 @@ static const struct command commands[] = {
       "Spread a site of random weights over ranks, one a GPU, add their "
       "outputs "
       "up by NCCL in the graph of the plan, compare with the whole site on one "
-      "GPU, and time both.",
+      "GPU, and time both. NCCL is opened at run time: by the loader's search "
+      "path, or MOEPLAN_NCCL=PATH.",
       NULL, NULL, NULL}},
     {NULL,
      "moeplan",
