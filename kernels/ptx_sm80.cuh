@@ -129,17 +129,6 @@ __device__ __forceinline__ uint32_t ld_shared_u16(uint32_t address) {
   return value;
 }
 
-// Four matrices of 8 rows of 16 bytes; lane 8 i + r names row r of matrix i. Lane
-// (g, t) gets words t of rows g.
-__device__ __forceinline__ void ldmatrix_x4(uint32_t (&out)[4],
-                                            uint32_t address) {
-  asm volatile(
-      "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-      : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
-      : "r"(address)
-      : "memory");
-}
-
 __device__ __forceinline__ uint32_t dynamic_shared_bytes() {
   uint32_t bytes;
   asm("mov.u32 %0, %dynamic_smem_size;" : "=r"(bytes));
