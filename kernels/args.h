@@ -158,12 +158,17 @@ struct moep_sort_args {
   uint32_t slots, topk, experts;
 };
 
-/* xp[r] = x[r] in p order, zero-padded. */
+/* xp[r] = x[r] in p order, zero-padded. sm90: slot_x, the same for each slot at its
+ * position, in tile order. */
 struct moep_permute_x_args {
   struct moep_rows rows;
   struct moep_x x;
-  uint16_t* xp; /* [R, Hp] bf16 */
-  uint32_t hidden;
+  const int32_t* ids;             /* [S] */
+  const uint32_t* expert_offsets; /* [E + 1] */
+  const int32_t* token_to_perm;   /* [S] */
+  uint16_t* xp;                   /* [R, Hp] bf16 */
+  uint16_t* slot_x;               /* [S, Hp] bf16 */
+  uint32_t hidden, slots, topk;
 };
 
 /* The slots of experts expert_begin .. + expert_count, in sorted order. */
@@ -172,10 +177,11 @@ struct moep_grouped_args {
   const uint32_t* expert_offsets; /* [E + 1] */
   const int32_t* sorted_slots;    /* [S] */
   const uint16_t* xp;             /* up: [R, Hp] bf16 in p order */
-  uint16_t* h;                    /* [S sorted, Ip] bf16 in p order */
-  uint16_t* slot_out;             /* down: [S sorted, H] bf16 */
+  const uint16_t* slot_x;         /* up, sm90: [S, Hp] bf16 in tile order */
+  uint16_t* h;        /* [S sorted, Ip] bf16 in p order; sm90: in tile order */
+  uint16_t* slot_out; /* down: [S sorted, H] bf16 */
   uint32_t expert_begin, expert_count;
-  uint32_t hidden, inter, topk;
+  uint32_t hidden, inter, topk, slots;
   uint32_t tile; /* tokens per tile */
   float limit;
   struct moep_tap tap;

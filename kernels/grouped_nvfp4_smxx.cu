@@ -130,8 +130,8 @@ __global__ void __launch_bounds__(kThreads, 1)
   const uint32_t works = shared.before[experts] * weight_tiles;
 #pragma unroll 1
   for (uint32_t index = blockIdx.x; index < works; index += gridDim.x) {
-    const moep::GroupedWork work = moep::grouped_work(
-        args, experts, kTokens, weight_tiles, shared.before, index);
+    const moep::GroupedWork work =
+        moep::grouped_work(args, experts, weight_tiles, shared.before, index);
     if (threadIdx.x < work.tokens) {
       shared.slots[threadIdx.x] =
           args.sorted_slots[work.position + threadIdx.x];

@@ -44,9 +44,11 @@ __device__ __forceinline__ void grouped_tiles(const moep_grouped_args& args,
   __syncthreads();
 }
 
-// Work `index` of all: an expert's token tiles of one weight tile side by side.
+// Work `index` of all: an expert's token tiles of one weight tile side by side. They
+// are alike but for the last, in eights, and at most what grouped_tiles was given (a
+// multiple of 8).
 __device__ __forceinline__ GroupedWork
-grouped_work(const moep_grouped_args& args, uint32_t experts, uint32_t tokens,
+grouped_work(const moep_grouped_args& args, uint32_t experts,
              uint32_t weight_tiles, const uint32_t* before, uint32_t index) {
   // The last expert whose first work is not past `index`.
   uint32_t low = 0, high = experts;
@@ -61,9 +63,10 @@ grouped_work(const moep_grouped_args& args, uint32_t experts, uint32_t tokens,
   const uint32_t tiles = before[low + 1] - before[low];
   const uint32_t own = index - before[low] * weight_tiles;
   const uint32_t begin = args.expert_offsets[low];
-  const uint32_t position = begin + own % tiles * tokens;
-  return {low, position, min(tokens, args.expert_offsets[low + 1] - position),
-          own / tiles};
+  const uint32_t end = args.expert_offsets[low + 1];
+  const uint32_t wide = moep_round_up(moep_ceil_div(end - begin, tiles), 8);
+  const uint32_t position = begin + own % tiles * wide;
+  return {low, position, min(wide, end - position), own / tiles};
 }
 
 }  // namespace moep

@@ -20,6 +20,11 @@ __device__ __forceinline__ void fence_mbarrier_init() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
+__device__ __forceinline__ void mbarrier_arrive(uint32_t barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier)
+               : "memory");
+}
+
 // Arrive at the barrier of block `rank` of the cluster that stands where
 // `barrier` stands in this block.
 __device__ __forceinline__ void mbarrier_arrive_cluster(uint32_t barrier,

@@ -93,6 +93,25 @@ __device__ __forceinline__ void cp_async_16(uint32_t shared,
       "l"(global)
       : "memory");
 }
+
+// The first, or zeros.
+__device__ __forceinline__ void cp_async_16_or_zero(uint32_t shared,
+                                                    const void* global,
+                                                    bool here,
+                                                    uint64_t policy) {
+  asm volatile(
+      "cp.async.cg.shared.global.L2::cache_hint.L2::128B [%0], [%1], 16, %2, "
+      "%3;" ::"r"(shared),
+      "l"(global), "r"(here ? 16 : 0), "l"(policy)
+      : "memory");
+}
+__device__ __forceinline__ void cp_async_4(uint32_t shared,
+                                           const void* global) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(shared),
+               "l"(global)
+               : "memory");
+}
+
 __device__ __forceinline__ void cp_async_commit_group() {
   asm volatile("cp.async.commit_group;" ::: "memory");
 }
@@ -127,6 +146,20 @@ __device__ __forceinline__ uint32_t ld_shared_u16(uint32_t address) {
   uint16_t value;
   asm volatile("ld.shared.u16 %0, [%1];" : "=h"(value) : "r"(address));
   return value;
+}
+
+__device__ __forceinline__ void st_shared_u16(uint32_t address,
+                                              uint16_t value) {
+  asm volatile("st.shared.u16 [%0], %1;" ::"r"(address), "h"(value) : "memory");
+}
+__device__ __forceinline__ void st_shared_u32(uint32_t address,
+                                              uint32_t value) {
+  asm volatile("st.shared.u32 [%0], %1;" ::"r"(address), "r"(value) : "memory");
+}
+__device__ __forceinline__ void st_shared_v4(uint32_t address, uint4 value) {
+  asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(address),
+               "r"(value.x), "r"(value.y), "r"(value.z), "r"(value.w)
+               : "memory");
 }
 
 __device__ __forceinline__ uint32_t dynamic_shared_bytes() {

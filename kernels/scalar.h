@@ -18,9 +18,15 @@ MOEP_INLINE float moep_bf16_to_float(uint16_t bits) {
 
 /* Nearest even; every NaN becomes 0x7FFF. */
 MOEP_INLINE uint16_t moep_bf16_from_float(float value) {
+#if defined(__CUDA_ARCH__)
+  uint16_t rounded;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(rounded) : "f"(value));
+  return rounded;
+#else
   const uint32_t bits = moep_float_bits(value);
   if ((bits & 0x7FFFFFFFu) > 0x7F800000u) return MOEP_BF16_NAN_BITS;
   return (uint16_t)((bits + 0x7FFFu + ((bits >> 16) & 1)) >> 16);
+#endif
 }
 
 MOEP_INLINE float moep_bf16_round(float value) {

@@ -28,6 +28,18 @@ __device__ __forceinline__ void barrier_cluster() {
           : "memory");
 }
 
+// `bytes` from memory, a multiple of 16, completing on the barrier.
+__device__ __forceinline__ void cp_async_bulk(uint32_t shared,
+                                              const void* global,
+                                              uint32_t bytes,
+                                              uint32_t barrier) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes "
+      "[%0], [%1], %2, [%3];" ::"r"(shared),
+      "l"(global), "r"(bytes), "r"(barrier)
+      : "memory");
+}
+
 // One box of a matrix, from column `column` of row `row` on, to `shared` in each
 // block of the cluster whose bit is in `blocks`, completing on the barrier at
 // `barrier` there. What lies outside the matrix is zero.

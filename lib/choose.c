@@ -9,8 +9,8 @@
 
 /* Ascending, "base" (the plain mma.sync tile) last. */
 static const struct moep_tile tiles[] = {
-    {"n8", 8},   {"n16", 16},   {"n32", 32},   {"n64", 64},
-    {"n96", 96}, {"n128", 128}, {"n192", 192}, {"base", 16},
+    {"n8", 8},   {"n16", 16},   {"n32", 32},  {"n64", 64},
+    {"n96", 96}, {"n128", 128}, {"base", 64},
 };
 
 enum { TILE_COUNT = sizeof(tiles) / sizeof(*tiles), WIDEST = TILE_COUNT - 2 };
@@ -49,8 +49,8 @@ const struct moep_tile* moep_tile_choose(const struct moep_dims* dims,
                                          enum moeplan_recipe recipe) {
   if (recipe == moeplan_recipe_dense) return moep_tile_none();
   if (recipe != moeplan_recipe_prefill) return moep_tile_of_group();
-  return options->tile != NULL ? moep_tile_find(options->tile)
-                               : moep_tile_by_rule(dims, rows);
+  if (options->tile != NULL) return moep_tile_find(options->tile);
+  return dims->tiles ? moep_tile_by_rule(dims, rows) : moep_tile_find("base");
 }
 
 uint32_t moep_union_cap(const struct moep_dims* dims,

@@ -138,6 +138,10 @@ static enum moeplan_status check_config(const struct moeplan_config* config,
                      (int)config->kind);
 }
 
+uint32_t moep_widths(const struct moep_dims* dims) {
+  return dims->hidden | dims->inter | dims->width;
+}
+
 enum moeplan_status moep_dims_read(const struct moeplan_config* config,
                                    const struct moeplan_hooks* hooks,
                                    struct moep_dims* dims_out) {
@@ -148,6 +152,7 @@ enum moeplan_status moep_dims_read(const struct moeplan_config* config,
       .width = config->dense_local_intermediate,
       .max_rows = config->max_rows,
       .group_rows = MOEP_UNION_ROWS,
+      .tiles = true,
       .limit = config->swiglu_limit,
   };
   if (config->kind == moeplan_site_routed) {

@@ -22,9 +22,13 @@ struct moep_dims {
       width; /* local width of the shared expert or the dense FFN; 0: none */
   uint32_t max_rows;
   uint32_t group_rows; /* widest union group that the device's kernels take */
+  bool tiles;          /* the device's grouped kernels take tiles by name */
   float limit;         /* +infinity: none */
   struct moep_route_rule rule;
 };
+
+/* The site's widths, or-ed: their common factor of two is that of all. */
+uint32_t moep_widths(const struct moep_dims* dims);
 
 /* Check `config` and log the first contradiction. */
 enum moeplan_status moep_dims_read(const struct moeplan_config* config,

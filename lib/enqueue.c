@@ -25,6 +25,10 @@ static struct moep_rows rows_of(const struct source* s) {
   };
 }
 
+static uint32_t slots_of(const struct source* s) {
+  return s->node->row_count * s->dims->topk;
+}
+
 static struct moep_x x_of(const struct source* s) {
   return (struct moep_x){.data = s->binding->x, .stride = s->binding->x_stride};
 }
@@ -89,7 +93,7 @@ static struct moep_sort_args sort_of(const struct source* s) {
       .sorted_slots = at(s, moep_buffer_sorted_slots),
       .token_to_perm = at(s, moep_buffer_token_to_perm),
       .trace_cursor = s->binding->trace.cursor,
-      .slots = s->node->row_count * s->dims->topk,
+      .slots = slots_of(s),
       .topk = s->dims->topk,
       .experts = s->dims->experts,
   };
@@ -101,6 +105,7 @@ static struct moep_grouped_args grouped_of(const struct source* s) {
       .expert_offsets = at(s, moep_buffer_expert_offsets),
       .sorted_slots = at(s, moep_buffer_sorted_slots),
       .xp = at(s, moep_buffer_xp),
+      .slot_x = at(s, moep_buffer_slot_out),
       .h = at(s, moep_buffer_expert_h),
       .slot_out = at(s, moep_buffer_slot_out),
       .expert_begin = 0,
@@ -108,6 +113,7 @@ static struct moep_grouped_args grouped_of(const struct source* s) {
       .hidden = s->dims->hidden,
       .inter = s->dims->inter,
       .topk = s->dims->topk,
+      .slots = slots_of(s),
       .tile = s->plan->tile->tokens,
       .limit = s->dims->limit,
       .tap = s->tap,
@@ -149,8 +155,14 @@ static void fill_permute_x(const struct source* s, union moep_args* args) {
   args->permute_x = (struct moep_permute_x_args){
       .rows = rows_of(s),
       .x = x_of(s),
+      .ids = at(s, moep_buffer_topk_ids),
+      .expert_offsets = at(s, moep_buffer_expert_offsets),
+      .token_to_perm = at(s, moep_buffer_token_to_perm),
       .xp = at(s, moep_buffer_xp),
+      .slot_x = at(s, moep_buffer_slot_out),
       .hidden = s->dims->hidden,
+      .slots = slots_of(s),
+      .topk = s->dims->topk,
   };
 }
 

@@ -66,6 +66,13 @@ static enum moeplan_status check_recipe(const struct moeplan_planner* planner,
                        "cannot plan recipe verify for %u rows: at most %u",
                        rows, moep_union_cap(dims, options));
   }
+  if (recipe->id == moeplan_recipe_prefill && options->tile != NULL &&
+      !dims->tiles && !moep_tile_is_base(moep_tile_find(options->tile))) {
+    return MOEP_REFUSE(&planner->hooks, unsupported_option,
+                       "cannot plan tile %s on %s: for these widths its "
+                       "kernels have the tile base alone",
+                       options->tile, planner->device.name);
+  }
   if (options->host_dispatch && recipe->id != moeplan_recipe_prefill) {
     return MOEP_REFUSE(&planner->hooks, unsupported_option,
                        "cannot plan host_dispatch with recipe %s: it runs the "
@@ -113,7 +120,7 @@ static enum moeplan_status fill_part(struct moeplan_plan* plan, uint32_t begin,
   const bool host = moep_device_is_host(&planner->device);
   const struct moep_kernel_use use = {
       .rows = count,
-      .widths = dims->hidden | dims->inter | dims->width,
+      .widths = moep_widths(dims),
       .base = moep_tile_is_base(plan->tile),
   };
   for (size_t i = 0; i < plan->recipe->step_count; i++) {

@@ -5,6 +5,7 @@
 #include "lib/check.h"
 #include "lib/kernel_table.h"
 #include "lib/matmul.h"
+#include "lib/options.h"
 
 /* Rows of a group whose block fits into an SM's shared memory; 0: not even one. */
 static uint32_t group_rows(const struct moep_device* device,
@@ -19,6 +20,18 @@ static uint32_t group_rows(const struct moep_device* device,
   return rows;
 }
 
+/* Whether tiles have kernels of their own, beside the plain one's. */
+static bool takes_tiles(const struct moep_device* device,
+                        const struct moep_dims* dims) {
+  struct moep_kernel_use use = {.rows = MOEP_GROUPED_MIN_ROWS,
+                                .widths = moep_widths(dims)};
+  const struct moep_kernel* kernel =
+      moep_kernel_find(device, moep_op_grouped_up, &use);
+  use.base = true;
+  return moep_device_is_host(device) ||
+         kernel != moep_kernel_find(device, moep_op_grouped_up, &use);
+}
+
 enum moeplan_status moep_planner_create(const struct moeplan_config* config,
                                         const struct moep_device* device,
                                         const struct moeplan_hooks* hooks,
@@ -28,6 +41,7 @@ enum moeplan_status moep_planner_create(const struct moeplan_config* config,
   struct moeplan_planner* planner = moep_allocate(hooks, sizeof(*planner));
   if (planner == NULL) return moeplan_status_out_of_memory;
   dims.group_rows = group_rows(device, &dims);
+  dims.tiles = takes_tiles(device, &dims);
   *planner = (struct moeplan_planner){
       .hooks = *hooks, .device = *device, .dims = dims};
   *planner_out = planner;

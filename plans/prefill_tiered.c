@@ -21,9 +21,13 @@ static const struct moep_step steps[] = {
     {moep_op_sort_scatter, moep_need_nothing,
      MOEP_BUF(topk_ids) | MOEP_BUF(sort_counts),
      MOEP_BUF(sort_counts) | MOEP_BUF(sorted_slots) | MOEP_BUF(token_to_perm)},
-    {moep_op_permute_x, moep_need_nothing, MOEP_X, MOEP_BUF(xp)},
+    {moep_op_permute_x, moep_need_nothing,
+     MOEP_X | MOEP_BUF(topk_ids) | MOEP_BUF(expert_offsets) |
+         MOEP_BUF(token_to_perm),
+     MOEP_BUF(xp) | MOEP_BUF(slot_out)},
     {moep_op_grouped_up, moep_need_nothing,
-     MOEP_BUF(xp) | MOEP_BUF(expert_offsets) | MOEP_BUF(sorted_slots),
+     MOEP_BUF(xp) | MOEP_BUF(slot_out) | MOEP_BUF(expert_offsets) |
+         MOEP_BUF(sorted_slots),
      MOEP_BUF(expert_h)},
     {moep_op_grouped_down, moep_need_nothing,
      MOEP_BUF(expert_h) | MOEP_BUF(expert_offsets) | MOEP_BUF(sorted_slots),

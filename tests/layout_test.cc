@@ -231,7 +231,7 @@ TEST(WorkspaceSize, CoversEveryRecipeTileAndLeverUpToItsRows) {
     });
   }
   for (const char* tile :
-       {"n8", "n16", "n32", "n64", "n96", "n128", "n192", "base"}) {
+       {"n8", "n16", "n32", "n64", "n96", "n128", "base"}) {
     levers.push_back([=](auto& o) {
       o.tile = tile;
       o.recipe = moeplan_recipe_prefill;

@@ -197,8 +197,8 @@ TEST(Precedence, TheTileFollowsTheMeanRowsOfAnExpert) {
   } table[] = {{1, "n8"},      {8, "n8"},      {9, "n8"},      {108, "n8"},
                {144, "n16"},   {256, "n16"},   {288, "n16"},   {360, "n32"},
                {720, "n32"},   {1080, "n64"},  {1440, "n64"},  {1800, "n96"},
-               {2592, "n96"},  {2880, "n128"}, {3600, "n128"}, {4096, "n192"},
-               {16384, "n192"}};
+               {2592, "n96"},  {2880, "n128"}, {3600, "n128"}, {4096, "n128"},
+               {16384, "n128"}};
   Planner planner;
   for (const auto& row : table) {
     EXPECT_STREQ(Plan(planner, row.rows).info().tile, row.tile) << row.rows;

@@ -1,0 +1,278 @@
+// grouped_up and grouped_down on sm_90a: every expert's tokens times its NVFP4
+// weights in one persistent launch.
+//
+// A block works on units of 256 weight rows and up to 64 or 128 tokens. Its
+// warpgroups unpack weights into registers, the A operand of wgmma, while the
+// tensor cores work on the operands before; a last warpgroup copies. Wide units have
+// two warpgroups of two m64 tiles each: registers for 128 tokens; narrow ones have four
+// of one tile each: warps to hide the unpacking, which bounds them.
+
+#include "kernels/grouped_narrow_sm90.cuh"
+#include "kernels/grouped_store_sm90.cuh"
+#include "kernels/grouped_wide_sm90.cuh"
+#include "kernels/launch.cuh"
+
+namespace {
+
+using namespace moep;
+
+// As lib/choose.c has them.
+#define MOEP_TILES(X) X(8) X(16) X(32) X(64) X(96) X(128)
+
+struct GroupedParams {
+  moep_grouped_args args;
+  GroupedPipe pipe;
+};
+
+// A tile's kernel. Its units take the narrowest of two or three widths that holds them:
+// a kernel of more widths is more than the compiler finds registers for.
+template <int kTile>
+struct Shape {
+  static constexpr int kM = kTile > 32 ? 2 : 1;
+  static constexpr int kMiddle = kTile == 128 ? 112 : kTile;
+  static constexpr int kNarrow = kTile == 128 ? 80
+                                 : kTile > 64 ? 64
+                                              : kTile / 2;
+  static constexpr uint32_t kWarpgroups = 4 / kM;
+  static constexpr uint32_t kThreads = (kWarpgroups + 1) * kGroupThreads;
+  static constexpr int kConsumerRegisters = kM == 2 ? 224 : 104;
+  static constexpr int kProducerRegisters = kM == 2 ? 56 : 64;
+};
+
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+
+// A unit's totals, segments added in ascending order.
+template <int kN, int kM>
+__device__ __forceinline__ void multiply(const GroupedBlock& block,
+                                         uint32_t region, Consumer& at,
+                                         float (&acc)[kM][kN / 2]) {
+  const uint32_t blocks = moep_ceil_div(block.k, MOEP_BLOCK_K);
+  uint32_t from = 0;
+  do {  // at least once: acc is never live before this place
+    const uint32_t to = min(from + kBlocksOfSegment, blocks);
+#pragma unroll
+    for (int m = 0; m < kM; m++) {
+#pragma unroll
+      for (int i = 0; i < kN / 2; i++) acc[m][i] = 0.0f;
+      wgmma_hold(acc[m]);
+    }
+    if constexpr (kM == 1) {
+      multiply_narrow<kN>(block, at, from, to, acc);
+    } else {
+      multiply_wide<kN, kM>(block, at, from, to, blocks, acc);
+    }
+    drain<kN, kM>(block, at, acc);
+    if (from > 0) each_four<kN, kM>(region, acc, add_four);
+    if (to < blocks) each_four<kN, kM>(region, acc, store_four);
+    from = to;
+  } while (from < blocks);
+}
+
+template <bool kUp, int kN, int kM>
+__device__ __forceinline__ void run_unit(const GroupedParams& params,
+                                         const GroupedBlock& block,
+                                         uint32_t index, uint32_t region,
+                                         Consumer& at) {
+  float acc[kM][kN / 2];
+  multiply<kN, kM>(block, region, at, acc);
+  // Found again rather than kept in registers.
+  const GroupedWork unit = unit_at(params.args, block, index);
+  if constexpr (kUp) {
+    store_up<kN, kM>(params.args, unit, region, acc);
+  } else {
+    store_down<kN, kM>(params.args, unit, region, acc);
+  }
+}
+
+template <bool kUp, int kTile>
+__device__ __forceinline__ void consume(const GroupedParams& params,
+                                        const GroupedBlock& block) {
+  using S = Shape<kTile>;
+  const uint32_t region =
+      block.region + consumer_group() * params.pipe.region_bytes;
+  Consumer at = {};
+  each_unit(params.args, block, [&](uint32_t index) {
+    const uint32_t count = unit_at(params.args, block, index).tokens;
+    if (S::kNarrow >= 8 && count <= S::kNarrow) {
+      run_unit < kUp, S::kNarrow<8 ? 8 : S::kNarrow, S::kM>(params, block,
+                                                            index, region, at);
+    } else if (S::kMiddle < kTile && count <= S::kMiddle) {
+      run_unit<kUp, S::kMiddle, S::kM>(params, block, index, region, at);
+    } else {
+      run_unit<kUp, kTile, S::kM>(params, block, index, region, at);
+    }
+  });
+}
+
+__device__ __forceinline__ void init_ring(const Ring& ring, uint32_t copiers,
+                                          uint32_t users) {
+  if (threadIdx.x >= kMaxStages) return;
+  mbarrier_init(ring.full(threadIdx.x), copiers);
+  mbarrier_init(ring.empty(threadIdx.x), users);
+}
+
+template <bool kUp, int kTile>
+__device__ __forceinline__ GroupedBlock make_block(const GroupedParams& params,
+                                                   uint8_t* memory) {
+  const moep_grouped_args& args = params.args;
+  const GroupedPipe& pipe = params.pipe;
+  constexpr uint32_t kWarps = Shape<kTile>::kWarpgroups * 4;
+  const uint32_t base = shared_address(memory);
+  const uint32_t barriers = base + pipe.barriers();
+  uint32_t* before = reinterpret_cast<uint32_t*>(memory + pipe.units());
+  GroupedBlock block;
+  constexpr bool kOneRing = Shape<kTile>::kM == 1;
+  constexpr uint32_t kBarriers = 2 * kMaxStages * 8;
+  block.tokens = {base, pipe.token_stage, barriers, pipe.token_stages};
+  block.weights = {base + pipe.weights(), kBlockRows * pipe.weight_row,
+                   barriers + (kOneRing ? 0 : kBarriers), pipe.weight_stages};
+  block.scales = {base + pipe.scales(), kScaleStage,
+                  barriers + (kOneRing ? 0 : 2 * kBarriers), pipe.scale_stages};
+  block.region = base + pipe.regions();
+  block.before = before;
+  block.weight_tiles = kUp ? moep_ceil_div(args.inter, kBlockRows / 2)
+                           : moep_ceil_div(args.hidden, kBlockRows);
+  block.k = kUp ? args.hidden : args.inter;
+  init_ring(block.tokens, kOneRing ? 1 + 64 + 32 : 1, kWarps);
+  if (!kOneRing) {
+    init_ring(block.weights, 64, kWarps);
+    init_ring(block.scales, 32, kWarps);
+  }
+  griddepcontrol_wait();
+  griddepcontrol_launch_dependents();
+  grouped_tiles(args, args.site->expert_count, args.tile, before);
+  return block;
+}
+
+template <bool kUp, int kTile>
+__device__ __forceinline__ void run_block(const GroupedParams& params) {
+  using S = Shape<kTile>;
+  extern __shared__ __align__(1024) uint8_t memory[];
+  const GroupedBlock block = make_block<kUp, kTile>(params, memory);
+  if (threadIdx.x < kGroupThreads) {
+    setmaxnreg_dec<S::kProducerRegisters>();
+    const uint32_t warp = threadIdx.x / 32;
+    if (warp >= 2) {
+      copy_weights<kUp, S::kM == 1 ? kNarrowRow : kWideRow>(params.args, block);
+    } else if (warp == 1) {
+      copy_scales<kUp>(params.args, block);
+    } else if (threadIdx.x == 0) {
+      copy_tokens<kUp, S::kM == 1 ? 4 : 1>(params.args, block);
+    }
+  } else {
+    setmaxnreg_inc<S::kConsumerRegisters>();
+    consume<kUp, kTile>(params, block);
+  }
+}
+
+#else  // compiled, never run
+
+template <bool kUp, int kTile>
+__device__ __forceinline__ void run_block(const GroupedParams&) {}
+
+#endif
+
+template <bool kUp, int kTile>
+__global__ void __launch_bounds__(Shape<kTile>::kThreads, 1)
+    grouped_kernel(const __grid_constant__ GroupedParams params) {
+  run_block<kUp, kTile>(params);
+}
+
+// One stage more, if it fits.
+bool grow(GroupedPipe& pipe, uint32_t GroupedPipe::*stages,
+          uint32_t shared_bytes) {
+  GroupedPipe more = pipe;
+  more.*stages += 1;
+  if (more.*stages > kMaxStages || more.bytes() > shared_bytes) return false;
+  pipe = more;
+  return true;
+}
+
+// The rings that fit a block's shared memory.
+template <bool kUp, int kTile>
+GroupedPipe pipe_of(const moep_grouped_args& args, uint32_t shared_bytes) {
+  using S = Shape<kTile>;
+  const uint32_t k = kUp ? args.hidden : args.inter;
+  constexpr int kM = S::kM;
+  const uint32_t sums = kUp || k > MOEP_SEGMENT_K ? kTile * kM * 64 * 4 : 0;
+  const uint32_t results = kUp ? 0 : moep_round_up(kTile * kDownPitch<kM>, 128);
+  GroupedPipe pipe = {};
+  pipe.warpgroups = S::kWarpgroups;
+  pipe.region_bytes = sums > results ? sums : results;
+  if (kM == 1) {
+    pipe.weight_row = kNarrowRow;
+    pipe.token_stage = 4 * kTile * MOEP_TILE_ROW_BYTES;
+    for (uint32_t count = 1; count <= kMaxStages; count++) {
+      GroupedPipe more = pipe;
+      more.token_stages = more.weight_stages = more.scale_stages = count;
+      if (more.bytes() > shared_bytes) break;
+      pipe = more;
+    }
+    return pipe;
+  }
+  pipe.weight_row = kWideRow;
+  pipe.token_stage = kTile * MOEP_TILE_ROW_BYTES;
+  pipe.token_stages = 3;
+  pipe.weight_stages = 2;
+  pipe.scale_stages = 2;
+  // Rings grow in turn, weights first: they come from far away.
+  for (bool grown = true; grown;) {
+    grown = grow(pipe, &GroupedPipe::weight_stages, shared_bytes);
+    grown |= grow(pipe, &GroupedPipe::token_stages, shared_bytes);
+  }
+  return pipe;
+}
+
+template <bool kUp, int kTile>
+cudaError_t launch_tile(const moep_grouped_args& args,
+                        const moep_launch& launch, cudaStream_t stream) {
+  using S = Shape<kTile>;
+  const GroupedParams params = {args,
+                                pipe_of<kUp, kTile>(args, launch.shared_bytes)};
+  return moep::launch<const GroupedParams>(grouped_kernel<kUp, kTile>, params,
+                                           launch, S::kThreads,
+                                           params.pipe.bytes(), stream);
+}
+
+template <bool kUp>
+cudaError_t launch_any(const moep_grouped_args& args, const moep_launch& launch,
+                       cudaStream_t stream) {
+  switch (args.tile) {
+#define MOEP_TILE(n) \
+  case n:            \
+    return launch_tile<kUp, n>(args, launch, stream);
+    MOEP_TILES(MOEP_TILE)
+#undef MOEP_TILE
+  }
+  return cudaErrorInvalidValue;
+}
+
+template <bool kUp>
+cudaError_t load_any() {
+  cudaError_t error = cudaSuccess;
+#define MOEP_TILE(n) \
+  if (error == cudaSuccess) error = moep::load(grouped_kernel<kUp, n>);
+  MOEP_TILES(MOEP_TILE)
+#undef MOEP_TILE
+  return error;
+}
+
+}  // namespace
+
+cudaError_t moep_grouped_up_nvfp4_sm90(const union moep_args* args,
+                                       const struct moep_launch* launch,
+                                       cudaStream_t stream) {
+  return launch_any<true>(args->grouped_up, *launch, stream);
+}
+
+cudaError_t moep_grouped_up_nvfp4_sm90_load(void) { return load_any<true>(); }
+
+cudaError_t moep_grouped_down_nvfp4_sm90(const union moep_args* args,
+                                         const struct moep_launch* launch,
+                                         cudaStream_t stream) {
+  return launch_any<false>(args->grouped_down, *launch, stream);
+}
+
+cudaError_t moep_grouped_down_nvfp4_sm90_load(void) {
+  return load_any<false>();
+}

@@ -1,0 +1,183 @@
+// Where a warpgroup's totals of a unit go: h for the up projections, a slot's output
+// for down. Rounded results are gathered in the warpgroup's region and leave in rows.
+
+#ifndef MOEPLAN_KERNELS_GROUPED_STORE_SM90_CUH_
+#define MOEPLAN_KERNELS_GROUPED_STORE_SM90_CUH_
+
+#include "kernels/grouped_tile_sm90.cuh"
+#include "kernels/swiglu.cuh"
+
+namespace moep {
+
+// Bytes of a token's results of down in the region; the pad spreads rows over the
+// banks.
+template <int kM>
+constexpr uint32_t kDownPitch = kM * 128 + 16;
+
+struct Lane {
+  uint32_t warpgroup, warp, g, t;
+  __device__ __forceinline__ Lane()
+      : warpgroup(consumer_group()),
+        warp(threadIdx.x % kGroupThreads / 32),
+        g(threadIdx.x % 32 / 4),
+        t(threadIdx.x % 4) {}
+};
+
+__device__ __forceinline__ uint64_t slot_of(const moep_grouped_args& args,
+                                            const GroupedWork& unit,
+                                            uint32_t token) {
+  return static_cast<uint32_t>(args.sorted_slots[unit.position + token]);
+}
+
+// A column of gate and up, two tokens of each, as a lane holds them in acc.
+struct UpPair {
+  float gate[2], up[2];
+};
+
+__device__ __forceinline__ void tap_up(const moep_grouped_args& args,
+                                       const GroupedWork& unit, uint32_t column,
+                                       uint32_t token, const UpPair& pair) {
+  if (column >= args.inter) return;
+#pragma unroll
+  for (uint32_t i = 0; i < 2; i++) {
+    if (token + i >= unit.tokens) continue;
+    float* tap = args.tap.expert_up +
+                 slot_of(args, unit, token + i) * 2 * args.inter + column;
+    tap[0] = pair.gate[i];
+    tap[args.inter] = pair.up[i];
+  }
+}
+
+// The code of this loop runs once a unit, so it is short: totals go through the
+// region, kTogether eights of tokens at a time. Results take the place of totals that
+// all warps have read.
+template <int kN, int kM>
+__device__ __forceinline__ void store_up(const moep_grouped_args& args,
+                                         const GroupedWork& unit,
+                                         uint32_t region,
+                                         float (&acc)[kM][kN / 2]) {
+  // For 96 the compiler has no registers for two.
+  constexpr int kTogether = kN == 8 || kN == 96 ? 1 : 2;
+  constexpr int kPairs = kTogether * kM;
+  const Lane lane;
+  const moep_expert& expert = args.site->experts[unit.expert];
+  const float gate_scale = expert.gate.epilogue, up_scale = expert.up.epilogue;
+  const uint32_t block0 = unit.tile * MOEP_BLOCK_K;
+  const uint32_t column0 =
+      block0 + lane.warp * 32 + lane.warpgroup * kM * 8 + lane.g;
+  const uint32_t own = region + threadIdx.x % kGroupThreads * 16;
+  each_four<kN, kM>(region, acc, store_four);
+#pragma unroll 1
+  for (uint32_t i = 0; i < moep_ceil_div(unit.tokens, 8); i += kTogether) {
+    float gate[2 * kPairs], up[2 * kPairs];
+#pragma unroll
+    for (int j = 0; j < kPairs; j++) {
+      const uint32_t eight = i + j / kM, m = j % kM;
+      const uint4 v =
+          ld_shared_v4(own + (m * (kN / 8) + eight) * kGroupThreads * 16);
+      const UpPair pair = {{__uint_as_float(v.x), __uint_as_float(v.y)},
+                           {__uint_as_float(v.z), __uint_as_float(v.w)}};
+      if (args.tap.expert_up != nullptr) {
+        tap_up(args, unit, column0 + m * 8, eight * 8 + lane.t * 2, pair);
+      }
+#pragma unroll
+      for (int c = 0; c < 2; c++) {
+        gate[2 * j + c] = moep_bf16_round(__fmul_rn(pair.gate[c], gate_scale));
+        up[2 * j + c] = moep_bf16_round(__fmul_rn(pair.up[c], up_scale));
+      }
+    }
+    uint32_t words[kPairs];
+    swiglu_bf16<2 * kPairs>(gate, up, args.limit, words);
+    barrier_sync(1 + lane.warpgroup, kGroupThreads);
+    const uint32_t p = moep_p_from_k(lane.warp * 32 + lane.g % 4);
+#pragma unroll
+    for (int j = 0; j < kPairs; j++) {
+      const uint32_t eight = i + j / kM, m = j % kM;
+      const uint32_t mine = column0 + m * 8 < args.inter ? words[j] : 0;
+      // Columns g and g ^ 4 are neighbours in p order: of the pair, one lane takes
+      // the first token, the other the second.
+      const uint32_t other = __shfl_xor_sync(~0u, mine, 16);
+      const uint32_t token = eight * 8 + lane.t * 2 + lane.g / 4;
+      st_shared_u32(region + token * (kM * 64) + m * 64 + p * 2,
+                    lane.g < 4 ? __byte_perm(mine, other, 0x5410)
+                               : __byte_perm(other, mine, 0x7632));
+    }
+  }
+  barrier_sync(1 + lane.warpgroup, kGroupThreads);
+  // The warpgroup's columns are kM * 32 positions of p order from here on.
+  const uint32_t p0 = block0 + lane.warpgroup * kM * 32;
+  const uint32_t row0 = unit.position - args.expert_offsets[unit.expert];
+  constexpr uint32_t kChunks = kM * 4;
+  for (uint32_t i = threadIdx.x % kGroupThreads; i < unit.tokens * kChunks;
+       i += kGroupThreads) {
+    const uint32_t token = i / kChunks, chunk = i % kChunks;
+    *reinterpret_cast<uint4*>(args.h +
+                              moep_tile_place(args.slots, unit.position + token,
+                                              row0 + token, p0 + chunk * 8)) =
+        ld_shared_v4(region + i * 16);
+  }
+  barrier_sync(1 + lane.warpgroup, kGroupThreads);
+}
+
+template <int kN, int kM>
+__device__ __forceinline__ void tap_down(const moep_grouped_args& args,
+                                         const GroupedWork& unit,
+                                         uint32_t column0,
+                                         const float (&acc)[kM][kN / 2]) {
+  const Lane lane;
+  const uint32_t column = column0 + lane.warp * 16 + lane.g;
+#pragma unroll
+  for (int i = 0; i < kN / 4; i++) {
+    const uint32_t token = i / 2 * 8 + lane.t * 2 + i % 2;
+    if (token >= unit.tokens) continue;
+    float* tap = args.tap.expert_down +
+                 slot_of(args, unit, token) * args.hidden + column;
+#pragma unroll
+    for (int m = 0; m < kM; m++) {
+      if (column + m * 64 >= args.hidden) continue;
+      tap[m * 64] = acc[m][i / 2 * 4 + i % 2];
+      tap[m * 64 + 8] = acc[m][i / 2 * 4 + i % 2 + 2];
+    }
+  }
+}
+
+template <int kN, int kM>
+__device__ __forceinline__ void store_down(const moep_grouped_args& args,
+                                           const GroupedWork& unit,
+                                           uint32_t region,
+                                           float (&acc)[kM][kN / 2]) {
+  const Lane lane;
+  const float scale = args.site->experts[unit.expert].down.epilogue;
+  const uint32_t column0 = unit.tile * kBlockRows + lane.warpgroup * kM * 64;
+  const uint32_t own =
+      region + (lane.warp * 16 + lane.g) * 2 + lane.t * 2 * kDownPitch<kM>;
+  if (args.tap.expert_down != nullptr) {
+    tap_down<kN, kM>(args, unit, column0, acc);
+  }
+  barrier_sync(1 + lane.warpgroup, kGroupThreads);  // all sums are read
+#pragma unroll
+  for (int m = 0; m < kM; m++) {
+#pragma unroll
+    for (int i = 0; i < kN / 2; i++) {
+      st_shared_u16(own + m * 128 + (i % 4 < 2 ? 0 : 16) +
+                        (i / 4 * 8 + i % 2) * kDownPitch<kM>,
+                    moep_bf16_from_float(__fmul_rn(acc[m][i], scale)));
+    }
+  }
+  barrier_sync(1 + lane.warpgroup, kGroupThreads);
+  constexpr uint32_t kChunks = kM * 8;
+  for (uint32_t i = threadIdx.x % kGroupThreads; i < unit.tokens * kChunks;
+       i += kGroupThreads) {
+    const uint32_t token = i / kChunks, chunk = i % kChunks;
+    if (column0 + chunk * 8 >= args.hidden) continue;
+    *reinterpret_cast<uint4*>(args.slot_out +
+                              uint64_t{unit.position + token} * args.hidden +
+                              column0 + chunk * 8) =
+        ld_shared_v4(region + token * kDownPitch<kM> + chunk * 16);
+  }
+  barrier_sync(1 + lane.warpgroup, kGroupThreads);
+}
+
+}  // namespace moep
+
+#endif  // MOEPLAN_KERNELS_GROUPED_STORE_SM90_CUH_

@@ -1,0 +1,90 @@
+// What the warpgroups of wide and narrow tiles share: operands from weights in shared
+// memory, the end of a segment, sums of segments in the warpgroup's own region.
+
+#ifndef MOEPLAN_KERNELS_GROUPED_TILE_SM90_CUH_
+#define MOEPLAN_KERNELS_GROUPED_TILE_SM90_CUH_
+
+#include "kernels/grouped_pipe_sm90.cuh"
+#include "kernels/nvfp4_gemv.cuh"
+#include "kernels/scalar.h"
+#include "kernels/wgmma_rs_sm90.cuh"
+
+namespace moep {
+
+constexpr uint32_t kBlocksOfSegment = MOEP_SEGMENT_K / MOEP_BLOCK_K;
+
+// A warpgroup's place in its rings. Narrow tiles use `tokens` for all.
+struct Consumer {
+  RingPlace tokens, weights, scales;
+  uint32_t scale_half;    // the block's half of the stage of scales
+  uint32_t token_behind;  // stage whose last wgmma may still run
+  bool behind;
+};
+
+__device__ __forceinline__ void release(uint32_t barrier) {
+  __syncwarp();
+  if (threadIdx.x % 32 == 0) mbarrier_arrive(barrier);
+}
+
+// Row g of this warp's m16 in the block's tile, of kM m64 tiles a warpgroup.
+template <int kM>
+__device__ __forceinline__ uint32_t first_row() {
+  return consumer_group() * kM * 64 + threadIdx.x % kGroupThreads / 32 * 16 +
+         threadIdx.x % 32 / 4;
+}
+
+// The operands of word j: two steps.
+__device__ __forceinline__ void dequantise(const NvBlock& block,
+                                           const uint32_t (&scale)[2][2], int j,
+                                           uint32_t* a) {
+  const moep_e2m1_pairs low = moep_unpack_e2m1(word_of(block.weight[0], j));
+  const moep_e2m1_pairs high = moep_unpack_e2m1(word_of(block.weight[1], j));
+#pragma unroll
+  for (int i = 0; i < 4; i++) {
+    a[2 * i] = mul_bf16x2(low.pair[i], scale[0][j / 2]);
+    a[2 * i + 1] = mul_bf16x2(high.pair[i], scale[1][j / 2]);
+  }
+}
+
+template <int kN, int kM>
+__device__ __forceinline__ void drain(const GroupedBlock& block, Consumer& at,
+                                      float (&acc)[kM][kN / 2]) {
+  wgmma_wait_group<0>();
+#pragma unroll
+  for (int m = 0; m < kM; m++) wgmma_hold(acc[m]);
+  release(block.tokens.empty(at.token_behind));
+  at.behind = false;
+}
+
+// Sums of a thread's segments, [kM kN / 8][threads] of 16 bytes.
+template <int kN, int kM, typename Use>
+__device__ __forceinline__ void each_four(uint32_t region,
+                                          float (&acc)[kM][kN / 2], Use use) {
+  const uint32_t own = region + threadIdx.x % kGroupThreads * 16;
+#pragma unroll
+  for (int m = 0; m < kM; m++) {
+#pragma unroll
+    for (int i = 0; i < kN / 8; i++) {
+      use(own + (m * (kN / 8) + i) * kGroupThreads * 16, &acc[m][4 * i]);
+    }
+  }
+}
+
+__device__ __forceinline__ void store_four(uint32_t address, const float* v) {
+  st_shared_v4(address,
+               make_uint4(__float_as_uint(v[0]), __float_as_uint(v[1]),
+                          __float_as_uint(v[2]), __float_as_uint(v[3])));
+}
+
+// v = sum at address + v.
+__device__ __forceinline__ void add_four(uint32_t address, float* v) {
+  const uint4 sum = ld_shared_v4(address);
+  v[0] = __fadd_rn(__uint_as_float(sum.x), v[0]);
+  v[1] = __fadd_rn(__uint_as_float(sum.y), v[1]);
+  v[2] = __fadd_rn(__uint_as_float(sum.z), v[2]);
+  v[3] = __fadd_rn(__uint_as_float(sum.w), v[3]);
+}
+
+}  // namespace moep
+
+#endif  // MOEPLAN_KERNELS_GROUPED_TILE_SM90_CUH_

@@ -1,0 +1,95 @@
+// A segment of a wide unit, by a warpgroup of two m64 tiles: weights of 128 k, tokens
+// of 64 k, scales of 256 k at a time, each ring at its own pace.
+
+#ifndef MOEPLAN_KERNELS_GROUPED_WIDE_SM90_CUH_
+#define MOEPLAN_KERNELS_GROUPED_WIDE_SM90_CUH_
+
+#include "kernels/grouped_tile_sm90.cuh"
+
+namespace moep {
+
+// This lane's weights of one block of 128 k, of kM m64 tiles.
+template <int kM>
+__device__ __forceinline__ void take_weights(const GroupedBlock& block,
+                                             Consumer& at, bool last,
+                                             NvBlock (&out)[kM]) {
+  const uint32_t row = first_row<kM>(), t = threadIdx.x % 4;
+  mbarrier_wait(block.weights.full(at.weights.stage), at.weights.parity);
+  mbarrier_wait(block.scales.full(at.scales.stage), at.scales.parity);
+  const uint32_t stage = block.weights.address(at.weights.stage);
+  const uint32_t scales = block.scales.address(at.scales.stage) +
+                          at.scale_half * (MOEP_BLOCK_K / 16) + t * 2;
+#pragma unroll
+  for (int m = 0; m < kM; m++) {
+    const uint32_t r = row + m * 64;
+    out[m].weight[0] = ld_shared_v4(stage + r * 64 + t * 16);
+    out[m].weight[1] = ld_shared_v4(stage + (r + 8) * 64 + t * 16);
+    out[m].scale[0] = ld_shared_u16(scales + r * kScaleRow);
+    out[m].scale[1] = ld_shared_u16(scales + (r + 8) * kScaleRow);
+  }
+  release(block.weights.empty(at.weights.stage));
+  at.weights.advance(block.weights);
+  at.scale_half ^= 1;
+  if (at.scale_half == 0 || last) {
+    if (threadIdx.x % 32 == 0) {
+      mbarrier_arrive(block.scales.empty(at.scales.stage));
+    }
+    at.scales.advance(block.scales);
+    at.scale_half = 0;
+  }
+}
+
+// All steps of one block of 128 k.
+template <int kN, int kM>
+__device__ __forceinline__ void multiply_block(const GroupedBlock& block,
+                                               Consumer& at, bool last,
+                                               float (&acc)[kM][kN / 2]) {
+  NvBlock weights[kM];
+  take_weights<kM>(block, at, last, weights);
+  uint32_t scale[kM][2][2];
+#pragma unroll
+  for (int m = 0; m < kM; m++) {
+    nv_scales(weights[m].scale[0], scale[m][0]);
+    nv_scales(weights[m].scale[1], scale[m][1]);
+  }
+  uint32_t a[2][8];
+#pragma unroll
+  for (int half = 0; half < 2; half++) {
+    mbarrier_wait(block.tokens.full(at.tokens.stage), at.tokens.parity);
+    const uint64_t b = wgmma_descriptor(block.tokens.address(at.tokens.stage));
+#pragma unroll
+    for (int i = 0; i < 2 * kM; i++) {
+      const int j = 2 * half + i / kM, m = i % kM;
+      // The group before the last has left its operands' registers.
+      wgmma_wait_group<1>();
+      if (i == 1 && at.behind) {
+        release(block.tokens.empty(at.token_behind));
+      }
+      uint32_t(&operands)[8] = a[i % 2];
+      dequantise(weights[m], scale[m], j, operands);
+      wgmma_fence();
+      wgmma_bf16<kN>(acc[m], operands, b + i / kM * 4);
+      wgmma_bf16<kN>(acc[m], operands + 4, b + i / kM * 4 + 2);
+      wgmma_commit_group();
+    }
+    at.token_behind = at.tokens.stage;
+    at.behind = true;
+    at.tokens.advance(block.tokens);
+  }
+}
+
+// Blocks from .. to of `blocks`: a segment, from zeros in acc.
+template <int kN, int kM>
+__device__ __forceinline__ void multiply_wide(const GroupedBlock& block,
+                                              Consumer& at, uint32_t from,
+                                              uint32_t to, uint32_t blocks,
+                                              float (&acc)[kM][kN / 2]) {
+#pragma unroll 1
+  for (uint32_t i = from; i < to; i++) {
+    multiply_block<kN, kM>(block, at, i + 1 == blocks, acc);
+  }
+}
+
+}  // namespace moep
+
+#endif  // MOEPLAN_KERNELS_GROUPED_WIDE_SM90_CUH_
