@@ -1,11 +1,11 @@
 // grouped_up and grouped_down on sm_90a: every expert's tokens times its NVFP4
 // weights in one persistent launch.
 //
-// A block works on units of 256 weight rows and up to 64 or 128 tokens. Its
-// warpgroups unpack weights into registers, the A operand of wgmma, while the
-// tensor cores work on the operands before; a last warpgroup copies. Wide units have
-// two warpgroups of two m64 tiles each: registers for 128 tokens; narrow ones have four
-// of one tile each: warps to hide the unpacking, which bounds them.
+// A block works on units of 256 weight rows and up to 128 tokens. Its warpgroups
+// unpack weights into registers, the A operand of wgmma, while the tensor cores work on
+// the operands before; another warpgroup copies. Units of more than 64 tokens have two
+// warpgroups of two m64 tiles each, for their registers; others have four of one tile
+// each: warps to hide the unpacking, which bounds them.
 
 #include "kernels/grouped_narrow_sm90.cuh"
 #include "kernels/grouped_store_sm90.cuh"
@@ -28,8 +28,9 @@ struct GroupedParams {
 // a kernel of more widths is more than the compiler finds registers for.
 template <int kTile>
 struct Shape {
-  static constexpr int kM = kTile > 32 ? 2 : 1;
-  static constexpr int kMiddle = kTile == 128 ? 112 : kTile;
+  static constexpr int kM = kTile > 64 ? 2 : 1;
+  static constexpr bool kOneRing = kTile <= 32;
+  static constexpr int kMiddle = kTile == 128 ? 112 : kTile == 64 ? 48 : kTile;
   static constexpr int kNarrow = kTile == 128 ? 80
                                  : kTile > 64 ? 64
                                               : kTile / 2;
@@ -42,7 +43,7 @@ struct Shape {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
 // A unit's totals, segments added in ascending order.
-template <int kN, int kM>
+template <int kN, int kM, bool kOneRing>
 __device__ __forceinline__ void multiply(const GroupedBlock& block,
                                          uint32_t region, Consumer& at,
                                          float (&acc)[kM][kN / 2]) {
@@ -56,7 +57,7 @@ __device__ __forceinline__ void multiply(const GroupedBlock& block,
       for (int i = 0; i < kN / 2; i++) acc[m][i] = 0.0f;
       wgmma_hold(acc[m]);
     }
-    if constexpr (kM == 1) {
+    if constexpr (kOneRing) {
       multiply_narrow<kN>(block, at, from, to, acc);
     } else {
       multiply_wide<kN, kM>(block, at, from, to, blocks, acc);
@@ -68,13 +69,14 @@ __device__ __forceinline__ void multiply(const GroupedBlock& block,
   } while (from < blocks);
 }
 
-template <bool kUp, int kN, int kM>
+template <bool kUp, int kN, typename S>
 __device__ __forceinline__ void run_unit(const GroupedParams& params,
                                          const GroupedBlock& block,
                                          uint32_t index, uint32_t region,
                                          Consumer& at) {
+  constexpr int kM = S::kM;
   float acc[kM][kN / 2];
-  multiply<kN, kM>(block, region, at, acc);
+  multiply<kN, kM, S::kOneRing>(block, region, at, acc);
   // Found again rather than kept in registers.
   const GroupedWork unit = unit_at(params.args, block, index);
   if constexpr (kUp) {
@@ -97,9 +99,9 @@ __device__ __forceinline__ void consume(const GroupedParams& params,
       run_unit < kUp, S::kNarrow<8 ? 8 : S::kNarrow, S::kM>(params, block,
                                                             index, region, at);
     } else if (S::kMiddle < kTile && count <= S::kMiddle) {
-      run_unit<kUp, S::kMiddle, S::kM>(params, block, index, region, at);
+      run_unit<kUp, S::kMiddle, S>(params, block, index, region, at);
     } else {
-      run_unit<kUp, kTile, S::kM>(params, block, index, region, at);
+      run_unit<kUp, kTile, S>(params, block, index, region, at);
     }
   });
 }
@@ -121,7 +123,7 @@ __device__ __forceinline__ GroupedBlock make_block(const GroupedParams& params,
   const uint32_t barriers = base + pipe.barriers();
   uint32_t* before = reinterpret_cast<uint32_t*>(memory + pipe.units());
   GroupedBlock block;
-  constexpr bool kOneRing = Shape<kTile>::kM == 1;
+  constexpr bool kOneRing = Shape<kTile>::kOneRing;
   constexpr uint32_t kBarriers = 2 * kMaxStages * 8;
   block.tokens = {base, pipe.token_stage, barriers, pipe.token_stages};
   block.weights = {base + pipe.weights(), kBlockRows * pipe.weight_row,
@@ -153,11 +155,12 @@ __device__ __forceinline__ void run_block(const GroupedParams& params) {
     setmaxnreg_dec<S::kProducerRegisters>();
     const uint32_t warp = threadIdx.x / 32;
     if (warp >= 2) {
-      copy_weights<kUp, S::kM == 1 ? kNarrowRow : kWideRow>(params.args, block);
+      copy_weights<kUp, S::kOneRing ? kNarrowRow : kWideRow>(params.args,
+                                                             block);
     } else if (warp == 1) {
       copy_scales<kUp>(params.args, block);
     } else if (threadIdx.x == 0) {
-      copy_tokens<kUp, S::kM == 1 ? 4 : 1>(params.args, block);
+      copy_tokens<kUp, S::kOneRing ? 4 : 1>(params.args, block);
     }
   } else {
     setmaxnreg_inc<S::kConsumerRegisters>();
@@ -199,7 +202,7 @@ GroupedPipe pipe_of(const moep_grouped_args& args, uint32_t shared_bytes) {
   GroupedPipe pipe = {};
   pipe.warpgroups = S::kWarpgroups;
   pipe.region_bytes = sums > results ? sums : results;
-  if (kM == 1) {
+  if (S::kOneRing) {
     pipe.weight_row = kNarrowRow;
     pipe.token_stage = 4 * kTile * MOEP_TILE_ROW_BYTES;
     for (uint32_t count = 1; count <= kMaxStages; count++) {

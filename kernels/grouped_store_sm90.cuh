@@ -73,10 +73,9 @@ __device__ __forceinline__ void store_up(const moep_grouped_args& args,
 #pragma unroll
     for (int j = 0; j < kPairs; j++) {
       const uint32_t eight = i + j / kM, m = j % kM;
-      const uint4 v =
-          ld_shared_v4(own + (m * (kN / 8) + eight) * kGroupThreads * 16);
-      const UpPair pair = {{__uint_as_float(v.x), __uint_as_float(v.y)},
-                           {__uint_as_float(v.z), __uint_as_float(v.w)}};
+      const float4 v =
+          ld_shared_v4_f32(own + (m * (kN / 8) + eight) * kGroupThreads * 16);
+      const UpPair pair = {{v.x, v.y}, {v.z, v.w}};
       if (args.tap.expert_up != nullptr) {
         tap_up(args, unit, column0 + m * 8, eight * 8 + lane.t * 2, pair);
       }

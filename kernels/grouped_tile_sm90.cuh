@@ -71,18 +71,16 @@ __device__ __forceinline__ void each_four(uint32_t region,
 }
 
 __device__ __forceinline__ void store_four(uint32_t address, const float* v) {
-  st_shared_v4(address,
-               make_uint4(__float_as_uint(v[0]), __float_as_uint(v[1]),
-                          __float_as_uint(v[2]), __float_as_uint(v[3])));
+  st_shared_v4(address, v[0], v[1], v[2], v[3]);
 }
 
 // v = sum at address + v.
 __device__ __forceinline__ void add_four(uint32_t address, float* v) {
-  const uint4 sum = ld_shared_v4(address);
-  v[0] = __fadd_rn(__uint_as_float(sum.x), v[0]);
-  v[1] = __fadd_rn(__uint_as_float(sum.y), v[1]);
-  v[2] = __fadd_rn(__uint_as_float(sum.z), v[2]);
-  v[3] = __fadd_rn(__uint_as_float(sum.w), v[3]);
+  const float4 sum = ld_shared_v4_f32(address);
+  v[0] = __fadd_rn(sum.x, v[0]);
+  v[1] = __fadd_rn(sum.y, v[1]);
+  v[2] = __fadd_rn(sum.z, v[2]);
+  v[3] = __fadd_rn(sum.w, v[3]);
 }
 
 }  // namespace moep

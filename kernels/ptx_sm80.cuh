@@ -156,10 +156,19 @@ __device__ __forceinline__ void st_shared_u32(uint32_t address,
                                               uint32_t value) {
   asm volatile("st.shared.u32 [%0], %1;" ::"r"(address), "r"(value) : "memory");
 }
-__device__ __forceinline__ void st_shared_v4(uint32_t address, uint4 value) {
-  asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(address),
-               "r"(value.x), "r"(value.y), "r"(value.z), "r"(value.w)
+__device__ __forceinline__ void st_shared_v4(uint32_t address, float a, float b,
+                                             float c, float d) {
+  asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(address),
+               "f"(a), "f"(b), "f"(c), "f"(d)
                : "memory");
+}
+__device__ __forceinline__ float4 ld_shared_v4_f32(uint32_t address) {
+  float4 value;
+  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(value.x), "=f"(value.y), "=f"(value.z), "=f"(value.w)
+               : "r"(address)
+               : "memory");
+  return value;
 }
 
 __device__ __forceinline__ uint32_t dynamic_shared_bytes() {
