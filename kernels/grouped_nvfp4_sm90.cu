@@ -30,10 +30,11 @@ template <int kTile>
 struct Shape {
   static constexpr int kM = kTile > 64 ? 2 : 1;
   static constexpr bool kOneRing = kTile <= 32;
-  static constexpr int kMiddle = kTile == 128 ? 112 : kTile == 64 ? 48 : kTile;
+  static constexpr int kMiddle = kTile == 128 ? 112 : kTile;
   static constexpr int kNarrow = kTile == 128 ? 80
                                  : kTile > 64 ? 64
-                                              : kTile / 2;
+                                 : kTile > 8  ? kTile / 2
+                                              : kTile;
   static constexpr uint32_t kWarpgroups = 4 / kM;
   static constexpr uint32_t kThreads = (kWarpgroups + 1) * kGroupThreads;
   static constexpr int kConsumerRegisters = kM == 2 ? 224 : 104;
@@ -95,9 +96,8 @@ __device__ __forceinline__ void consume(const GroupedParams& params,
   Consumer at = {};
   each_unit(params.args, block, [&](uint32_t index) {
     const uint32_t count = unit_at(params.args, block, index).tokens;
-    if (S::kNarrow >= 8 && count <= S::kNarrow) {
-      run_unit < kUp, S::kNarrow<8 ? 8 : S::kNarrow, S::kM>(params, block,
-                                                            index, region, at);
+    if (S::kNarrow < kTile && count <= S::kNarrow) {
+      run_unit<kUp, S::kNarrow, S>(params, block, index, region, at);
     } else if (S::kMiddle < kTile && count <= S::kMiddle) {
       run_unit<kUp, S::kMiddle, S>(params, block, index, region, at);
     } else {
@@ -135,7 +135,7 @@ __device__ __forceinline__ GroupedBlock make_block(const GroupedParams& params,
   block.weight_tiles = kUp ? moep_ceil_div(args.inter, kBlockRows / 2)
                            : moep_ceil_div(args.hidden, kBlockRows);
   block.k = kUp ? args.hidden : args.inter;
-  init_ring(block.tokens, kOneRing ? 1 + 64 + 32 : 1, kWarps);
+  init_ring(block.tokens, kOneRing ? 1 + kGroupThreads : 1, kWarps);
   if (!kOneRing) {
     init_ring(block.weights, 64, kWarps);
     init_ring(block.scales, 32, kWarps);
@@ -153,14 +153,10 @@ __device__ __forceinline__ void run_block(const GroupedParams& params) {
   const GroupedBlock block = make_block<kUp, kTile>(params, memory);
   if (threadIdx.x < kGroupThreads) {
     setmaxnreg_dec<S::kProducerRegisters>();
-    const uint32_t warp = threadIdx.x / 32;
-    if (warp >= 2) {
-      copy_weights<kUp, S::kOneRing ? kNarrowRow : kWideRow>(params.args,
-                                                             block);
-    } else if (warp == 1) {
-      copy_scales<kUp>(params.args, block);
-    } else if (threadIdx.x == 0) {
-      copy_tokens<kUp, S::kOneRing ? 4 : 1>(params.args, block);
+    if constexpr (S::kOneRing) {
+      copy_together<kUp>(params.args, block);
+    } else {
+      copy_apart<kUp>(params.args, block);
     }
   } else {
     setmaxnreg_inc<S::kConsumerRegisters>();
