@@ -135,6 +135,38 @@ says "per_row"
 run 0 bench --preset list
 says "glm-5.3-flash"
 
+# The numerics table. The bar is the tool's, and asserted here from what it
+# prints: against exact each path has bf16's rounding and no more, between the
+# paths there is nothing, and weights rounded to bf16 first are told apart.
+run 0 bench --numerics --device host --json
+python3 - "$work/out" <<'PYTHON' || fail "$what: wrong figures"
+import json, sys
+
+r = json.load(open(sys.argv[1]))
+assert r["site"] == {"hidden": 256, "intermediate": 512, "experts": 16,
+                     "top_k": 8, "rows": 64}, r
+assert r["outputs"] == 64 * 8 * 256 and r["different"] == 0, r
+at = {(line["of"], line["against"]): line["errors"] for line in r["lines"]}
+assert len(at) == len(r["lines"]) == 4, r
+for of in "grouped", "GEMV":
+    errors = at[of, "exact"]
+    assert 0.0035 < errors["max_rel"] <= 0.0040, errors
+    assert 0.0010 < errors["of_largest"] <= 2 ** -8, errors
+assert at["grouped", "exact"] == at["GEMV", "exact"], at
+assert set(at["grouped", "GEMV"].values()) == {0}, at
+rounded = at["grouped", "bf16 weights"]
+assert rounded["max_rel"] > 0.02, rounded
+assert rounded["max_abs"] > at["grouped", "exact"]["max_abs"], rounded
+PYTHON
+run 0 bench --numerics --device host
+says "site      hidden 256, 16 experts of 512, top-8, 64 rows"
+says "different 0 outputs"
+[ "$(grep -cE '^(grouped|GEMV) ' "$work/out")" -eq 4 ] || fail "$what: 4 lines"
+fixed="--numerics with other options than --device, --json and --verbose"
+refuse 2 "$fixed" bench --numerics --rows 8
+refuse 2 "$fixed" bench --numerics --preset glm-4.5
+refuse 2 "$fixed" bench --numerics --hidden 32 --intermediate 16
+
 sizes=(bench --device host --hidden 32 --intermediate 16)
 refuse 2 "one of --preset NAME, --config FILE and --hidden H" bench
 refuse 2 "one of --preset NAME" bench --preset glm-4.5 --hidden 32

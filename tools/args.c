@@ -270,6 +270,22 @@ static const struct command* find_command(const char* word) {
   return &commands[i];
 }
 
+/* The site of --numerics is fixed: what would change it is refused. */
+static enum tool_status check_numerics(const struct tool_args* args,
+                                       struct tool_error* error) {
+  const struct tool_bench_args* given = &args->bench;
+  if (args->preset == NULL && args->config == NULL && args->kind == NULL &&
+      args->num_rows == 0 && given->hidden == 0 && given->intermediate == 0 &&
+      given->experts == 0 && given->topk == 0 && given->shared == 0 &&
+      given->routing == tool_routing_router && given->sets == 0 &&
+      given->seconds == 0.0 && given->plot == NULL) {
+    return tool_ok;
+  }
+  return tool_refuse(error,
+                     "cannot use --numerics with other options than --device, "
+                     "--json and --verbose: its site is fixed");
+}
+
 static enum tool_status check_args(const struct tool_args* args,
                                    const struct command* command,
                                    struct tool_error* error) {
@@ -291,6 +307,8 @@ static enum tool_status check_args(const struct tool_args* args,
       }
       break;
     case tool_command_bench:
+      if (args->bench.numerics) return check_numerics(args, error);
+      __attribute__((fallthrough));
     case tool_command_parallel:
       if ((args->preset != NULL) + (args->config != NULL) +
               (args->bench.hidden != 0) !=

@@ -7,6 +7,7 @@
 
 #include "tools/bench_config.h"
 #include "tools/bench_fill.h"
+#include "tools/bench_numerics.h"
 #include "tools/bench_report.h"
 #include "tools/bench_run.h"
 #include "tools/output.h"
@@ -180,6 +181,7 @@ enum tool_status tool_bench(const struct tool_args* args,
   static struct tool_bench_run run;
   struct moeplan_config config;
   struct tool_args filled = *args;
+  if (args->bench.numerics) return tool_bench_numerics(args, error);
   if (args->preset != NULL && strcmp(args->preset, "list") == 0) {
     return list_presets(error);
   }

@@ -80,6 +80,8 @@ error_t tool_bench_option(int key, const char* value,
     *status_out = parse_seconds(value, &args->seconds, error);
   } else if (key == TOOL_BENCH_PLOT) {
     args->plot = value;
+  } else if (key == TOOL_BENCH_NUMERICS) {
+    args->numerics = true;
   } else {
     return ARGP_ERR_UNKNOWN;
   }

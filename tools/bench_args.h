@@ -4,6 +4,7 @@
 #define MOEPLAN_TOOLS_BENCH_ARGS_H_
 
 #include <argp.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "tools/bench_routing.h"
@@ -21,6 +22,7 @@ enum tool_bench_key {
   TOOL_BENCH_SETS,
   TOOL_BENCH_SECONDS,
   TOOL_BENCH_PLOT,
+  TOOL_BENCH_NUMERICS,
 };
 
 struct tool_bench_args {
@@ -29,6 +31,7 @@ struct tool_bench_args {
   uint32_t sets;    /* 0: by rule */
   double seconds;   /* of measuring, per row count; 0: by rule */
   const char* plot; /* a path; NULL: none */
+  bool numerics;    /* the numerics table instead */
 };
 
 /* clang-format off */
@@ -54,7 +57,11 @@ struct tool_bench_args {
   {"seconds", TOOL_BENCH_SECONDS, "S", 0,                                     \
    "Time to measure each row count for (default: 1; host: 0.2)", 0},          \
   {"plot", TOOL_BENCH_PLOT, "FILE", 0,                                        \
-   "Draw time and floor over the rows (SVG)", 0}
+   "Draw time and floor over the rows (SVG)", 0},                             \
+  {"numerics", TOOL_BENCH_NUMERICS, 0, 0,                                     \
+   "Times nothing: errors of the down projection of a fixed small site, by "  \
+   "grouped and by single rows. Exit status 1: above 0.0040 against exact, "  \
+   "or the two differ", 0}
 /* clang-format on */
 
 /* `text` as a whole number from 1 to `most`. */
