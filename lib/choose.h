@@ -23,8 +23,9 @@ const struct moep_tile* moep_tile_of_group(void);
 /* "-": what recipes without routed projections have. */
 const struct moep_tile* moep_tile_none(void);
 
-/* The prefill rule where the device's kernels take tiles (base elsewhere): the narrowest tile with at least mean + 2.5 sqrt(mean)
- * tokens, mean = rows * topk / experts; else the widest. */
+/* The prefill rule where the device's kernels take tiles (base elsewhere): the
+ * narrowest tile with at least mean + 2.5 sqrt(mean) tokens, mean = rows * topk /
+ * experts; else the widest. */
 const struct moep_tile* moep_tile_by_rule(const struct moep_dims* dims,
                                           uint32_t rows);
 

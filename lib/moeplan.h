@@ -17,8 +17,9 @@
  *
  * One answer per row: the bits of y[r] depend on the site, x[r] and the GPU
  * architecture only. Never on the row count, the recipe, the tile, the row's
- * position, its neighbours, or the way of running. The "host" device needs no
- * GPU and gives the bits that an sm_90 GPU gives.
+ * position, its neighbours, or the way of running (TIERED, an option, gives that
+ * up for wide plans: enum moeplan_numerics). The "host" device needs no GPU and
+ * gives the bits that an sm_90 GPU gives.
  *
  * The life of a plan, one section of this header per stage:
  *
@@ -370,8 +371,10 @@ struct moeplan_options {
                              at most 64 / num_experts_per_tok rows */
   bool no_grouped;        /* no prefill recipe */
   uint32_t grouped_min_rows; /* prefill from this many rows, >= 9; 0: 9 */
-  /* By name, "base" or a width; NULL: by rule. Of prefill plans only: the other
-   * recipes have one tile or none, and ignore it. */
+  /* By name: n8, n16, n32, n64, n96, n128, or base; NULL: by rule. Of prefill
+   * plans only: the other recipes have one tile or none, and ignore it. base is
+   * the plain kernels'; on CUDA any other wants sm_90 and widths that are multiples
+   * of 64, and is refused elsewhere. */
   const char* tile;
   bool host_dispatch; /* debug: the call waits, reads the routing back and
                          launches each expert by itself */
@@ -492,10 +495,10 @@ struct moeplan_binding {
   const int32_t* topk_ids;   /* [rows, k] */
   const float* topk_weights; /* [rows, k] */
   struct moeplan_trace_ring trace;
-  /* TIERED: the site's blob in host memory. The addresses of router, shared and
-   * dense weights are taken from it during the call and are then the graph's:
-   * rewriting the device's blob moves experts only, moeplan_graph_update the
-   * others. NULL otherwise. */
+  /* TIERED: the site's blob in host memory, 8-byte aligned. The addresses of
+   * router, shared and dense weights are taken from it during the call and are then
+   * the graph's: rewriting the device's blob moves experts only,
+   * moeplan_graph_update the others. NULL otherwise. */
   const void* host_site;
 };
 
