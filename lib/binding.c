@@ -96,6 +96,7 @@ static enum moeplan_status check_alignments(const struct moeplan_plan* plan,
       {"trace.ids", b->trace.ids, sizeof(int32_t)},
       {"trace.weights", b->trace.weights, sizeof(float)},
       {"trace.cursor", b->trace.cursor, sizeof(uint64_t)},
+      {"host_site", b->host_site, sizeof(uint64_t)},
   };
   MOEP_TRY(check_pointer(hooks, "site", b->site, MOEPLAN_ROW_ALIGNMENT));
   MOEP_TRY(check_pointer(hooks, "x", b->x, MOEPLAN_ROW_ALIGNMENT));

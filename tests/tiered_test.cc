@@ -124,7 +124,11 @@ TEST(Tiered, WantsTheBlobInHostMemory) {
           ": a TIERED plan of 9 rows takes addresses from the blob in host "
           "memory, as moeplan_site_write wrote it for this configuration",
       [&] { return wide.Read(without); }));
-  without.host_site = nullptr;
+  without.host_site = static_cast<char*>(wide.blob.get()) + 4;
+  EXPECT_TRUE(Refused(wide.planner.hooks(), moeplan_status_misaligned_pointer,
+                      "cannot bind host_site " + Text(without.host_site) +
+                          ": must be a multiple of 8 bytes",
+                      [&] { return wide.Read(without); }));
   TieredBinding narrow(8, Tiered());
   TieredBinding off(9, Tiered([](auto& o) { o.no_cublas = true; }));
   TieredBinding invariant(9, Options());
