@@ -3,7 +3,7 @@
 //
 // A block works on units of 256 weight rows and up to 128 tokens. Its warpgroups
 // unpack weights into registers, the A operand of wgmma, while the tensor cores work on
-// the operands before; another warpgroup copies. Units of more than 64 tokens have two
+// the operands before; another warpgroup copies. Tiles of more than 64 tokens have two
 // warpgroups of two m64 tiles each, for their registers; others have four of one tile
 // each: warps to hide the unpacking, which bounds them.
 
@@ -140,6 +140,7 @@ __device__ __forceinline__ GroupedBlock make_block(const GroupedParams& params,
     init_ring(block.weights, 64, kWarps);
     init_ring(block.scales, 32, kWarps);
   }
+  fence_mbarrier_init();
   griddepcontrol_wait();
   griddepcontrol_launch_dependents();
   grouped_tiles(args, args.site->expert_count, args.tile, before);
