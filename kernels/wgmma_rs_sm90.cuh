@@ -9,9 +9,8 @@
 
 namespace moep {
 
-// d [64, kN] += a [64, 16] b [16, kN]. Of a warp's 16
-// rows a lane holds what mma_m16n8k16 gives it; of d, for each 8 columns, the same
-// four.
+// d [64, kN] += a [64, 16] b [16, kN]. Of a warp's 16 rows of a, a lane holds what
+// mma_m16n8k16_bf16 gives it.
 template <int kN>
 __device__ void wgmma_bf16(float (&d)[kN / 2], const uint32_t* a, uint64_t b);
 
@@ -50,7 +49,6 @@ __device__ void wgmma_bf16(float (&d)[kN / 2], const uint32_t* a, uint64_t b);
 MOEP_WGMMA(8, MOEP_P4(0, 1, 2, 3), 4, 5, 6, 7, 8, MOEP_D4(0))
 MOEP_WGMMA(16, MOEP_L8, 8, 9, 10, 11, 12, MOEP_D8(0))
 MOEP_WGMMA(32, MOEP_L16, 16, 17, 18, 19, 20, MOEP_D16(0))
-MOEP_WGMMA(48, MOEP_L24, 24, 25, 26, 27, 28, MOEP_D16(0), MOEP_D8(16))
 MOEP_WGMMA(64, MOEP_L32, 32, 33, 34, 35, 36, MOEP_D32(0))
 MOEP_WGMMA(80, MOEP_L40, 40, 41, 42, 43, 44, MOEP_D32(0), MOEP_D8(32))
 MOEP_WGMMA(96, MOEP_L48, 48, 49, 50, 51, 52, MOEP_D32(0), MOEP_D16(32))

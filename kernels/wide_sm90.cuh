@@ -2,9 +2,9 @@
 // activations, by a persistent grid. What ffn_up and ffn_down share.
 //
 // The blocks of a cluster (two, or one of a grid of one) work on tiles side by
-// side, with the same rows of activations: each fetches its part of them for both. Of a block's 12
-// warps two fetch weights, two store results, and two groups of four multiply,
-// 64 weight rows each. A segment of K is one chain in registers; the totals over
+// side, with the same rows of activations: each fetches its part of them for both.
+// Of a block's 12 warps two fetch weights, two store results, and two groups of four
+// multiply, 64 weight rows each. A segment of K is one chain in registers; the totals over
 // the segments are partly in registers, partly in shared memory. A finished half
 // tile goes through the same shared memory to the warp that stores it, while its
 // warpgroup multiplies on.
