@@ -107,6 +107,8 @@ refuse 2 "4 ranks with --shared-expert whole" "${routed[@]}" -n 4 \
   --shared-expert whole
 refuse 2 "4 ranks of a dense site of 48 columns" parallel --device host \
   --hidden 64 --intermediate 48 -n 4
+refuse 2 "--shared-expert first for a dense site" parallel --device host \
+  --hidden 64 --intermediate 64 --shared-expert first
 refuse 2 "--ranks 0: a whole number, 1..64" "${routed[@]}" -n 0
 refuse 2 "--ranks 65" "${routed[@]}" -n 65
 refuse 2 "--shared-expert half: split, first and whole" "${routed[@]}" \

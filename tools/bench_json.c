@@ -3,18 +3,11 @@
 #include <jansson.h>
 
 #include "tools/bench_report.h"
-#include "tools/output.h"
+#include "tools/output_json.h"
 
 static json_t* text_or_null(const char* text) {
   json_t* string = text[0] == '\0' ? NULL : json_string(text);
   return string == NULL ? json_null() : string;
-}
-
-static json_t* spread_json(const struct tool_spread* spread) {
-  if (spread->samples == 0) return json_null();
-  return json_pack("{s:f, s:f, s:f, s:f, s:I}", "median", spread->median, "min",
-                   spread->min, "p10", spread->p10, "p90", spread->p90,
-                   "samples", (json_int_t)spread->samples);
 }
 
 static json_t* machine_json(const struct tool_bench_run* run) {
@@ -57,9 +50,9 @@ static json_t* result_json(const struct tool_bench_report* report,
       (json_int_t)result->experts_max, "bytes", result->bytes, "floor_seconds",
       result->floor_seconds, "times_floor", seconds / result->floor_seconds,
       "bytes_per_second", result->bytes / seconds, "flop_per_second",
-      (double)info->flop / seconds, "seconds", spread_json(&result->time),
+      (double)info->flop / seconds, "seconds", tool_spread_json(&result->time),
       "batch", (json_int_t)result->batch, "call_seconds",
-      spread_json(&result->host), "reuse_bytes", result->reuse_bytes,
+      tool_spread_json(&result->host), "reuse_bytes", result->reuse_bytes,
       "reuse_is_far", (int)tool_bench_reuse_is_far(report, result),
       "compared_rows", (json_int_t)result->compared_rows, "changed_rows",
       (json_int_t)result->changed_rows);
@@ -89,16 +82,5 @@ static json_t* report_json(const struct tool_bench_report* report) {
 
 enum tool_status tool_bench_json(const struct tool_bench_report* report,
                                  struct tool_error* error) {
-  struct tool_output output;
-  enum tool_status status = tool_output_open(&output, error);
-  if (status != tool_ok) return status;
-  json_t* document = report_json(report);
-  if (document == NULL ||
-      json_dumpf(document, output.stream,
-                 JSON_INDENT(2) | JSON_REAL_PRECISION(9)) != 0) {
-    status = tool_fail(error, "cannot write JSON: out of memory");
-  }
-  json_decref(document);
-  fputc('\n', output.stream);
-  return tool_output_close(&output, status, error);
+  return tool_output_json(report_json(report), error);
 }

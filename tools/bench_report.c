@@ -31,8 +31,8 @@ static void print_machine(const struct tool_machine* machine,
           machine->gpu[0] == '\0' ? " by one thread" : "");
 }
 
-static void print_site(const struct tool_bench_run* run, FILE* out) {
-  const struct moeplan_config* config = run->config;
+void tool_bench_print_config(const struct moeplan_config* config,
+                             enum tool_routing routing, FILE* out) {
   if (config->kind == moeplan_site_dense) {
     fprintf(out, "site      dense, hidden %" PRIu32 ", intermediate %" PRIu32,
             config->hidden_size, config->dense_local_intermediate);
@@ -42,9 +42,12 @@ static void print_site(const struct tool_bench_run* run, FILE* out) {
             ", top-%" PRIu32 ", shared %" PRIu32 "; routing %s",
             config->hidden_size, config->n_routed_experts,
             config->moe_intermediate_size, config->num_experts_per_tok,
-            config->shared_local_intermediate,
-            tool_routing_names[run->args->bench.routing]);
+            config->shared_local_intermediate, tool_routing_names[routing]);
   }
+}
+
+static void print_site(const struct tool_bench_run* run, FILE* out) {
+  tool_bench_print_config(run->config, run->args->bench.routing, out);
   fprintf(out,
           "\nsets      %" PRIu32 " of x and ids in turn over %" PRIu32
           " copies of %zu weight bytes\n",

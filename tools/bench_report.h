@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
 
 #include "tools/bench_run.h"
 #include "tools/tool_error.h"
@@ -20,6 +21,10 @@ struct tool_bench_report {
 /* Is TOOL_REUSE_L2 kept for this result? On the host always. */
 bool tool_bench_reuse_is_far(const struct tool_bench_report* report,
                              const struct tool_bench_result* result);
+
+/* The line of a site, without its end. */
+void tool_bench_print_config(const struct moeplan_config* config,
+                             enum tool_routing routing, FILE* out);
 
 enum tool_status tool_bench_table(const struct tool_bench_report* report,
                                   struct tool_error* error);

@@ -4,9 +4,12 @@
 
 #include <inttypes.h>
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 
+#include "tools/bench_report.h"
 #include "tools/output.h"
+#include "tools/output_json.h"
 
 static const double most_error = 0x1p-16;
 
@@ -37,17 +40,7 @@ static void print_head(const struct tool_parallel_report* report, FILE* out) {
             machine->cuda_runtime / 1000, machine->cuda_runtime % 1000 / 10,
             report->nccl / 10000, report->nccl / 100 % 100, report->nccl % 100);
   }
-  if (config->kind == moeplan_site_dense) {
-    fprintf(out, "site      dense, hidden %" PRIu32 ", intermediate %" PRIu32,
-            config->hidden_size, config->dense_local_intermediate);
-  } else {
-    fprintf(out,
-            "site      hidden %" PRIu32 ", %" PRIu32 " experts of %" PRIu32
-            ", top-%" PRIu32 ", shared %" PRIu32 "; routing %s",
-            config->hidden_size, config->n_routed_experts,
-            config->moe_intermediate_size, config->num_experts_per_tok,
-            config->shared_local_intermediate, routing_name(report));
-  }
+  tool_bench_print_config(config, report->run->args->bench.routing, out);
   fputs("\nranks     ", out);
   for (uint32_t i = 0; i < report->ranks; i++) {
     const struct moeplan_config* part = &report->parts[i];
@@ -114,26 +107,20 @@ enum tool_status tool_parallel_table(const struct tool_parallel_report* report,
 
 /* ---- JSON, in seconds ---- */
 
-static json_t* spread_json(const struct tool_spread* spread) {
-  if (spread->samples == 0) return json_null();
-  return json_pack("{s:f, s:f, s:f, s:f, s:I}", "median", spread->median, "min",
-                   spread->min, "p10", spread->p10, "p90", spread->p90,
-                   "samples", (json_int_t)spread->samples);
-}
-
 static json_t* line_json(const struct tool_parallel_line* line) {
   return json_pack(
-      "{s:I, s:s, s:I, s:o, s:o, s:o, s:o, s:o, s:f}", "rows",
+      "{s:I, s:s, s:I, s:o, s:o, s:o, s:o, s:o, s:o}", "rows",
       (json_int_t)line->info->rows, "recipe", line->info->recipe_name, "nodes",
-      (json_int_t)line->info->nodes, "whole_seconds", spread_json(&line->whole),
-      "ranks_seconds", spread_json(&line->ranks[tool_parallel_both]),
-      "plan_seconds", spread_json(&line->ranks[tool_parallel_plan]),
-      "sum_seconds", spread_json(&line->ranks[tool_parallel_addition]),
-      "sum_share",
+      (json_int_t)line->info->nodes, "whole_seconds",
+      tool_spread_json(&line->whole), "ranks_seconds",
+      tool_spread_json(&line->ranks[tool_parallel_both]), "plan_seconds",
+      tool_spread_json(&line->ranks[tool_parallel_plan]), "sum_seconds",
+      tool_spread_json(&line->ranks[tool_parallel_addition]), "sum_share",
       line->ranks[tool_parallel_both].samples == 0
           ? json_null()
           : json_real(addition_share(line)),
-      "relative_l2", line->relative_l2);
+      "relative_l2",
+      isfinite(line->relative_l2) ? json_real(line->relative_l2) : json_null());
 }
 
 static json_t* part_json(const struct moeplan_config* whole,
@@ -168,18 +155,7 @@ static json_t* report_json(const struct tool_parallel_report* report) {
 
 enum tool_status tool_parallel_json(const struct tool_parallel_report* report,
                                     struct tool_error* error) {
-  struct tool_output output;
-  enum tool_status status = tool_output_open(&output, error);
-  if (status != tool_ok) return status;
-  json_t* document = report_json(report);
-  if (document == NULL ||
-      json_dumpf(document, output.stream,
-                 JSON_INDENT(2) | JSON_REAL_PRECISION(9)) != 0) {
-    status = tool_fail(error, "cannot write JSON: out of memory");
-  }
-  json_decref(document);
-  fputc('\n', output.stream);
-  return tool_output_close(&output, status, error);
+  return tool_output_json(report_json(report), error);
 }
 
 enum tool_status tool_parallel_verdict(

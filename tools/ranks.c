@@ -69,6 +69,12 @@ enum tool_status tool_rank_check(const struct tool_rank* rank,
         "of their outputs would hold the shared expert %u times",
         rank->count, rank->count);
   }
+  if (dense && rank->shared != tool_shared_split) {
+    return tool_refuse(error,
+                       "cannot use --shared-expert %s for a dense site: it has "
+                       "no shared expert",
+                       tool_shared_names[rank->shared]);
+  }
   if (dense && whole->dense_local_intermediate / COLUMN_UNIT < rank->count) {
     return tool_refuse(
         error,

@@ -50,7 +50,8 @@ void tool_rank_config(const struct tool_rank* rank,
                       const struct moeplan_config* whole,
                       struct moeplan_config* config_out);
 
-/* tool_usage where the ranks' outputs would not add up to the site's. */
+/* tool_usage where the ranks' outputs would not add up to the site's, or `shared`
+ * says nothing. */
 enum tool_status tool_rank_check(const struct tool_rank* rank,
                                  const struct moeplan_config* whole,
                                  struct tool_error* error);

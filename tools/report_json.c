@@ -3,10 +3,9 @@
 
 #include <jansson.h>
 #include <math.h>
-#include <stdio.h>
 
 #include "tools/compare.h"
-#include "tools/output.h"
+#include "tools/output_json.h"
 #include "tools/report.h"
 
 /* JSON knows neither NaN nor infinity. */
@@ -75,16 +74,5 @@ static json_t* report_json(const struct tool_report* report) {
 
 enum tool_status tool_report_json(const struct tool_report* report,
                                   struct tool_error* error) {
-  struct tool_output output;
-  enum tool_status status = tool_output_open(&output, error);
-  if (status != tool_ok) return status;
-  json_t* document = report_json(report);
-  if (document == NULL ||
-      json_dumpf(document, output.stream,
-                 JSON_INDENT(2) | JSON_REAL_PRECISION(9)) != 0) {
-    status = tool_fail(error, "cannot write JSON: out of memory");
-  }
-  json_decref(document);
-  fputc('\n', output.stream);
-  return tool_output_close(&output, status, error);
+  return tool_output_json(report_json(report), error);
 }
