@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
-#include <string>
 #include <vector>
 
 #include "tests/harness_cc.h"
@@ -94,8 +93,7 @@ void ExpectEveryRecipe(Site& site, uint32_t rows, const Routing& routing) {
     ASSERT_EQ(alone[r]->status, moeplan_status_success) << site.log();
   }
   std::vector<moeplan_options> all;
-  for (moeplan_recipe recipe : kRecipes)
-    all.push_back(Options().Recipe(recipe));
+  for (auto recipe : kRecipes) all.push_back(Options().Recipe(recipe));
   all.push_back(Options().HostDispatch());
   for (const char* tile : {"n8", "n64", "n128"}) {
     all.push_back(Options().Recipe(moeplan_recipe_prefill).Tile(tile));
