@@ -544,7 +544,8 @@ MOEPLAN_API enum moeplan_status moeplan_graph_add_child(
     size_t num_dependencies, cudaGraphNode_t* node_out);
 
 /* Bind the graph to other pointers (host). No replay of it may be in flight.
- * On failure it keeps its old binding. */
+ * On failure it keeps its old binding. The graph of a TIERED plan has no logits
+ * where topk_ids are bound: to bind them, or no longer, is a cuda_error there. */
 MOEPLAN_API enum moeplan_status moeplan_graph_update(
     moeplan_graph_t graph, const struct moeplan_binding* binding);
 

@@ -21,8 +21,7 @@ cudaError_t moep_swiglu_bf16_host(const union moep_args* args,
                                   cudaStream_t stream) {
   (void)stream;
   const struct moep_swiglu_args* swiglu = &args->swiglu;
-  const uint32_t end = moep_rows_end(&swiglu->rows);
-  const uint32_t rows = end > swiglu->rows.begin ? end - swiglu->rows.begin : 0;
+  const uint32_t rows = moep_rows_alive(&swiglu->rows);
   moep_parallel(rows, (uint64_t)rows * swiglu->width * STEPS_PER_ELEMENT,
                 launch->threads, swiglu_row, swiglu);
   return cudaSuccess;
