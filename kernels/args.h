@@ -163,6 +163,7 @@ struct moep_sort_args {
 struct moep_permute_x_args {
   struct moep_rows rows;
   struct moep_x x;
+  const struct moep_site_table* site;
   const int32_t* ids;             /* [S] */
   const uint32_t* expert_offsets; /* [E + 1] */
   const int32_t* token_to_perm;   /* [S] */

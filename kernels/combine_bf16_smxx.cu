@@ -17,18 +17,17 @@ constexpr uint32_t kAhead = 8;    // slots in flight
 static_assert(MOEP_MAX_TOPK <= 32 && MOEP_MAX_TOPK % kAhead == 0,
               "a lane each");
 
-// A lane's slot of the row, and which lanes' slots are filled and on this rank.
+// A lane's slot of the row.
 struct Slots {
-  int32_t position;  // -1: unfilled
+  int32_t position;  // -1: unfilled, or its expert is on another rank
   float weight;
-  uint32_t here;
 };
 
 __device__ __forceinline__ Slots slots_of(const moep_combine_args& args,
                                           uint64_t row) {
   const uint32_t j = threadIdx.x % 32;
   const uint64_t slot = row * args.topk + j;
-  Slots slots = {-1, 0.0f, 0};
+  Slots slots = {-1, 0.0f};
   int32_t id = -1;
   if (j < args.topk) {
     id = args.ids[slot];
@@ -37,7 +36,7 @@ __device__ __forceinline__ Slots slots_of(const moep_combine_args& args,
   }
   const bool here = id >= 0 && static_cast<uint32_t>(id) < args.experts &&
                     args.site->experts[id].gate.weight != nullptr;
-  slots.here = __ballot_sync(~0u, here);
+  if (!here) slots.position = -1;
   return slots;
 }
 
@@ -48,8 +47,7 @@ __device__ __forceinline__ void add_pair(float weight, uint32_t word,
   high = moep_fma(weight, __uint_as_float(word & 0xFFFF0000u), high);
 }
 
-// Slots first .. first + kAhead - 1 of 8 columns, in their order. What is loaded
-// does not wait for the table of experts.
+// Slots first .. first + kAhead - 1 of 8 columns, in their order.
 __device__ __forceinline__ void add_slots(const moep_combine_args& args,
                                           const Slots& slots, uint32_t first,
                                           uint32_t column,
@@ -65,7 +63,7 @@ __device__ __forceinline__ void add_slots(const moep_combine_args& args,
 #pragma unroll
   for (uint32_t i = 0; i < kAhead; i++) {
     const float weight = __shfl_sync(~0u, slots.weight, first + i);
-    if ((slots.here >> (first + i) & 1) == 0) continue;
+    if (__shfl_sync(~0u, slots.position, first + i) < 0) continue;
     add_pair(weight, part[i].x, sum[0], sum[1]);
     add_pair(weight, part[i].y, sum[2], sum[3]);
     add_pair(weight, part[i].z, sum[4], sum[5]);

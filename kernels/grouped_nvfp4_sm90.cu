@@ -3,7 +3,7 @@
 //
 // A block works on units of 256 weight rows and up to 128 tokens. Its warpgroups
 // unpack weights into registers, the A operand of wgmma, while the tensor cores work on
-// the operands before; another warpgroup copies. Tiles of more than 64 tokens have two
+// the operands before; another warpgroup copies. Units of more than 32 tokens have two
 // warpgroups of two m64 tiles each, for their registers; others have four of one tile
 // each: warps to hide the unpacking, which bounds them.
 
@@ -28,13 +28,11 @@ struct GroupedParams {
 // a kernel of more widths is more than the compiler finds registers for.
 template <int kTile>
 struct Shape {
-  static constexpr int kM = kTile > 64 ? 2 : 1;
-  static constexpr bool kOneRing = kTile <= 32;
+  static constexpr int kM = kTile > 32 ? 2 : 1;
   static constexpr int kMiddle = kTile == 128 ? 112 : kTile;
   static constexpr int kNarrow = kTile == 128 ? 80
                                  : kTile > 64 ? 64
-                                 : kTile > 8  ? kTile / 2
-                                              : kTile;
+                                              : kTile / 2;
   static constexpr uint32_t kWarpgroups = 4 / kM;
   static constexpr uint32_t kThreads = (kWarpgroups + 1) * kGroupThreads;
   static constexpr int kConsumerRegisters = kM == 2 ? 224 : 104;
@@ -44,7 +42,7 @@ struct Shape {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
 // A unit's totals, segments added in ascending order.
-template <int kN, int kM, bool kOneRing>
+template <int kN, int kM>
 __device__ __forceinline__ void multiply(const GroupedBlock& block,
                                          uint32_t region, Consumer& at,
                                          float (&acc)[kM][kN / 2]) {
@@ -58,7 +56,7 @@ __device__ __forceinline__ void multiply(const GroupedBlock& block,
       for (int i = 0; i < kN / 2; i++) acc[m][i] = 0.0f;
       wgmma_hold(acc[m]);
     }
-    if constexpr (kOneRing) {
+    if constexpr (kM == 1) {
       multiply_narrow<kN>(block, at, from, to, acc);
     } else {
       multiply_wide<kN, kM>(block, at, from, to, blocks, acc);
@@ -70,14 +68,13 @@ __device__ __forceinline__ void multiply(const GroupedBlock& block,
   } while (from < blocks);
 }
 
-template <bool kUp, int kN, typename S>
+template <bool kUp, int kN, int kM>
 __device__ __forceinline__ void run_unit(const GroupedParams& params,
                                          const GroupedBlock& block,
                                          uint32_t index, uint32_t region,
                                          Consumer& at) {
-  constexpr int kM = S::kM;
   float acc[kM][kN / 2];
-  multiply<kN, kM, S::kOneRing>(block, region, at, acc);
+  multiply<kN, kM>(block, region, at, acc);
   // Found again rather than kept in registers.
   const GroupedWork unit = unit_at(params.args, block, index);
   if constexpr (kUp) {
@@ -96,12 +93,13 @@ __device__ __forceinline__ void consume(const GroupedParams& params,
   Consumer at = {};
   each_unit(params.args, block, [&](uint32_t index) {
     const uint32_t count = unit_at(params.args, block, index).tokens;
-    if (S::kNarrow < kTile && count <= S::kNarrow) {
-      run_unit<kUp, S::kNarrow, S>(params, block, index, region, at);
+    if (S::kNarrow >= 8 && count <= S::kNarrow) {
+      run_unit < kUp, S::kNarrow<8 ? 8 : S::kNarrow, S::kM>(params, block,
+                                                            index, region, at);
     } else if (S::kMiddle < kTile && count <= S::kMiddle) {
-      run_unit<kUp, S::kMiddle, S>(params, block, index, region, at);
+      run_unit<kUp, S::kMiddle, S::kM>(params, block, index, region, at);
     } else {
-      run_unit<kUp, kTile, S>(params, block, index, region, at);
+      run_unit<kUp, kTile, S::kM>(params, block, index, region, at);
     }
   });
 }
@@ -123,7 +121,7 @@ __device__ __forceinline__ GroupedBlock make_block(const GroupedParams& params,
   const uint32_t barriers = base + pipe.barriers();
   uint32_t* before = reinterpret_cast<uint32_t*>(memory + pipe.units());
   GroupedBlock block;
-  constexpr bool kOneRing = Shape<kTile>::kOneRing;
+  constexpr bool kOneRing = Shape<kTile>::kM == 1;
   constexpr uint32_t kBarriers = 2 * kMaxStages * 8;
   block.tokens = {base, pipe.token_stage, barriers, pipe.token_stages};
   block.weights = {base + pipe.weights(), kBlockRows * pipe.weight_row,
@@ -135,11 +133,12 @@ __device__ __forceinline__ GroupedBlock make_block(const GroupedParams& params,
   block.weight_tiles = kUp ? moep_ceil_div(args.inter, kBlockRows / 2)
                            : moep_ceil_div(args.hidden, kBlockRows);
   block.k = kUp ? args.hidden : args.inter;
-  init_ring(block.tokens, kOneRing ? 1 + kGroupThreads : 1, kWarps);
+  init_ring(block.tokens, kOneRing ? 1 + 64 + 32 : 1, kWarps);
   if (!kOneRing) {
     init_ring(block.weights, 64, kWarps);
     init_ring(block.scales, 32, kWarps);
   }
+  // The copy engine sees them; the other threads do after grouped_tiles' barriers.
   fence_mbarrier_init();
   griddepcontrol_wait();
   griddepcontrol_launch_dependents();
@@ -154,10 +153,13 @@ __device__ __forceinline__ void run_block(const GroupedParams& params) {
   const GroupedBlock block = make_block<kUp, kTile>(params, memory);
   if (threadIdx.x < kGroupThreads) {
     setmaxnreg_dec<S::kProducerRegisters>();
-    if constexpr (S::kOneRing) {
-      copy_together<kUp>(params.args, block);
-    } else {
-      copy_apart<kUp>(params.args, block);
+    const uint32_t warp = threadIdx.x / 32;
+    if (warp >= 2) {
+      copy_weights<kUp, S::kM == 1 ? kNarrowRow : kWideRow>(params.args, block);
+    } else if (warp == 1) {
+      copy_scales<kUp>(params.args, block);
+    } else if (threadIdx.x == 0) {
+      copy_tokens<kUp, S::kM == 1 ? 4 : 1>(params.args, block);
     }
   } else {
     setmaxnreg_inc<S::kConsumerRegisters>();
@@ -199,7 +201,7 @@ GroupedPipe pipe_of(const moep_grouped_args& args, uint32_t shared_bytes) {
   GroupedPipe pipe = {};
   pipe.warpgroups = S::kWarpgroups;
   pipe.region_bytes = sums > results ? sums : results;
-  if (S::kOneRing) {
+  if (kM == 1) {
     pipe.weight_row = kNarrowRow;
     pipe.token_stage = 4 * kTile * MOEP_TILE_ROW_BYTES;
     for (uint32_t count = 1; count <= kMaxStages; count++) {

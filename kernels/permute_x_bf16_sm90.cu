@@ -1,5 +1,5 @@
-// slot_x[position, p] = x[row, k of p] for every slot of a row, in tile order, zeros
-// past hidden.
+// slot_x[position, p] = x[row, k of p] for every slot of a row whose expert is on this
+// rank, in tile order, zeros past hidden.
 //
 // Memory-bound: a row is read once and written topk times. A block has a row.
 
@@ -26,10 +26,12 @@ __device__ __forceinline__ void find_slots(const moep_permute_x_args& args,
   if (j >= args.topk) return;
   const uint64_t slot = row * args.topk + j;
   const int32_t position = args.token_to_perm[slot];
-  slots.position[j] = position;
+  slots.position[j] = -1;
   if (position < 0) return;
-  slots.row[j] =
-      static_cast<uint32_t>(position) - args.expert_offsets[args.ids[slot]];
+  const int32_t expert = args.ids[slot];
+  if (args.site->experts[expert].gate.weight == nullptr) return;
+  slots.position[j] = position;
+  slots.row[j] = static_cast<uint32_t>(position) - args.expert_offsets[expert];
 }
 
 __global__ void __launch_bounds__(kThreads)

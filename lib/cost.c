@@ -11,6 +11,7 @@ enum {
 /* Sizes of one node, widened once. */
 struct sizes {
   uint64_t rows, slots;
+  uint64_t x_rows;      /* of x in p order: sm_90 has one for each slot */
   uint64_t experts_hit; /* that the slots can reach on this rank */
   uint64_t hidden, hidden_padded, inter, inter_padded, experts, width;
   uint64_t y_bytes; /* per element */
@@ -84,7 +85,7 @@ static struct cost cost_sort_scan(const struct sizes* s) {
 static struct cost cost_permute_x(const struct sizes* s) {
   return (struct cost){
       .entries = s->rows,
-      .bytes = 2 * s->rows * (s->hidden + s->hidden_padded),
+      .bytes = 2 * s->rows * s->hidden + 2 * s->x_rows * s->hidden_padded,
   };
 }
 
@@ -93,7 +94,8 @@ static struct cost cost_grouped_up(const struct sizes* s) {
       .columns = s->inter,
       .entries = s->experts_hit,
       .bytes = s->experts_hit * nvfp4_bytes(2 * s->inter * s->hidden) +
-               2 * s->rows * s->hidden_padded + 2 * s->slots * s->inter_padded,
+               2 * s->x_rows * s->hidden_padded +
+               2 * s->slots * s->inter_padded,
       .flop = 4 * s->slots * s->inter * s->hidden,
   };
 }
@@ -210,6 +212,10 @@ void moep_cost_fill(const struct moeplan_plan* plan, struct moep_node* node) {
   const struct sizes sizes = {
       .rows = node->row_count,
       .slots = slots,
+      .x_rows = moep_tile_is_base(plan->tile) ||
+                        moep_device_is_host(&plan->planner->device)
+                    ? node->row_count
+                    : slots,
       .experts_hit = slots < dims->local_experts ? slots : dims->local_experts,
       .hidden = dims->hidden,
       .hidden_padded = moep_padded_k(dims->hidden),

@@ -138,8 +138,18 @@ static enum moeplan_status check_config(const struct moeplan_config* config,
                      (int)config->kind);
 }
 
-uint32_t moep_widths(const struct moep_dims* dims) {
-  return dims->hidden | dims->inter | dims->width;
+uint32_t moep_widths(const struct moep_dims* dims, enum moep_op op) {
+  switch (op) {
+    case moep_op_ffn_up:
+    case moep_op_ffn_down:
+      return dims->hidden | dims->width;
+    case moep_op_permute_x:
+    case moep_op_grouped_up:
+    case moep_op_grouped_down:
+      return dims->hidden | dims->inter;
+    default:
+      return dims->hidden | dims->inter | dims->width;
+  }
 }
 
 enum moeplan_status moep_dims_read(const struct moeplan_config* config,

@@ -3,6 +3,7 @@
 #ifndef MOEPLAN_LIB_DIMS_H_
 #define MOEPLAN_LIB_DIMS_H_
 
+#include "kernels/kernels.h"
 #include "kernels/route.h"
 #include "lib/hooks.h"
 
@@ -27,8 +28,8 @@ struct moep_dims {
   struct moep_route_rule rule;
 };
 
-/* The site's widths, or-ed: their common factor of two is that of all. */
-uint32_t moep_widths(const struct moep_dims* dims);
+/* The widths that `op` works on, or-ed: their common factor of two is that of all. */
+uint32_t moep_widths(const struct moep_dims* dims, enum moep_op op);
 
 /* Check `config` and log the first contradiction. */
 enum moeplan_status moep_dims_read(const struct moeplan_config* config,

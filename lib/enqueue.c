@@ -155,6 +155,7 @@ static void fill_permute_x(const struct source* s, union moep_args* args) {
   args->permute_x = (struct moep_permute_x_args){
       .rows = rows_of(s),
       .x = x_of(s),
+      .site = s->binding->site,
       .ids = at(s, moep_buffer_topk_ids),
       .expert_offsets = at(s, moep_buffer_expert_offsets),
       .token_to_perm = at(s, moep_buffer_token_to_perm),

@@ -118,14 +118,14 @@ static enum moeplan_status fill_part(struct moeplan_plan* plan, uint32_t begin,
   const struct moeplan_planner* planner = plan->planner;
   const struct moep_dims* dims = &planner->dims;
   const bool host = moep_device_is_host(&planner->device);
-  const struct moep_kernel_use use = {
-      .rows = count,
-      .widths = moep_widths(dims),
-      .base = moep_tile_is_base(plan->tile),
-  };
   for (size_t i = 0; i < plan->recipe->step_count; i++) {
     const struct moep_step* step = &plan->recipe->steps[i];
     if (!step_needed(dims, step)) continue;
+    const struct moep_kernel_use use = {
+        .rows = count,
+        .widths = moep_widths(dims, step->op),
+        .base = moep_tile_is_base(plan->tile),
+    };
     const enum moep_matmul_id matmul = moep_matmul_of(step->op);
     const struct moep_kernel* kernel =
         matmul != MOEP_MATMUL_COUNT

@@ -23,8 +23,9 @@ static uint32_t group_rows(const struct moep_device* device,
 /* Whether tiles have kernels of their own, beside the plain one's. */
 static bool takes_tiles(const struct moep_device* device,
                         const struct moep_dims* dims) {
-  struct moep_kernel_use use = {.rows = MOEP_GROUPED_MIN_ROWS,
-                                .widths = moep_widths(dims)};
+  struct moep_kernel_use use = {
+      .rows = MOEP_GROUPED_MIN_ROWS,
+      .widths = moep_widths(dims, moep_op_grouped_up)};
   const struct moep_kernel* kernel =
       moep_kernel_find(device, moep_op_grouped_up, &use);
   use.base = true;
