@@ -12,7 +12,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 bytes=$(stat -L -c %s "$bundle")
 [[ $bytes -lt 30000000 ]] || fail "$bytes bytes, must be below 30 MB"
-tar -xzf "$bundle" -C "$work"
+tar -xJf "$bundle" -C "$work"
 for name in gpu_run.sh moeplan sources.txt routed_gpu_test golden_gpu_test \
   cases/glm53_tiny.safetensors tests/golden/cases; do
   [[ -e $work/gpu/$name ]] || fail "$name is missing"

@@ -52,6 +52,17 @@ for binary in "$folder"/*_gpu_test; do
   total_skipped=$((total_skipped + skipped))
 done
 
+# The table of docs/numerics.md, by this GPU's kernels.
+if [ -x ./moeplan ] && nvidia-smi -L >/dev/null 2>&1; then
+  verdict=ok
+  ./moeplan bench --numerics --device cuda:0 >"$out/numerics.txt" 2>&1 || {
+    verdict="FAILED (exit $?)"
+    bad=$((bad + 1))
+    tail -n 5 "$out/numerics.txt"
+  }
+  lines+=("moeplan bench --numerics: $verdict")
+fi
+
 gpu=$(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>/dev/null | head -n 1)
 {
   echo "date    $(date -u +%Y-%m-%dT%H:%M:%SZ)"

@@ -17,7 +17,7 @@ if [ "${1:-}" = --print-cuda ]; then
   exit
 fi
 
-packages=(bazel-bootstrap googletest libjansson-dev gcc g++ binutils libc6-dev
+packages=(bazel-bootstrap googletest libjansson-dev gcc g++ binutils libc6-dev xz-utils
   python3 "$@")
 lay_out=0
 if [ "$cuda" = "$cache" ] && [ ! -x "$cuda/bin/nvcc" ]; then
