@@ -24,22 +24,35 @@ struct GroupedParams {
   GroupedPipe pipe;
 };
 
-// A tile's kernel. Its units take the narrowest of two or three widths that holds them:
-// a kernel of more widths is more than the compiler finds registers for.
+// A tile's kernel.
 template <int kTile>
 struct Shape {
   static constexpr int kM = kTile > 32 ? 2 : 1;
-  static constexpr int kMiddle = kTile == 128 ? 112 : kTile;
-  static constexpr int kNarrow = kTile == 128 ? 80
-                                 : kTile > 64 ? 64
-                                              : kTile / 2;
   static constexpr uint32_t kWarpgroups = 4 / kM;
   static constexpr uint32_t kThreads = (kWarpgroups + 1) * kGroupThreads;
-  static constexpr int kConsumerRegisters = kM == 2 ? 224 : 104;
-  static constexpr int kProducerRegisters = kM == 2 ? 56 : 64;
 };
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+
+// Its units take the narrowest of two or three widths that holds them: a kernel of
+// more widths is more than the compiler finds registers for.
+template <int kTile>
+struct Widths {
+  static constexpr int kMiddle = kTile == 128 ? 112 : kTile;
+  static constexpr int kNarrow = kTile == 128 ? 80
+                                 : kTile > 64 ? 64
+                                 : kTile > 8  ? kTile / 2
+                                              : kTile;
+};
+
+// Of a thread, once the warpgroups know what they do; together at most what the block
+// starts with: 384 x 168 or 640 x 96.
+template <int kTile>
+struct Registers {
+  static constexpr bool kWide = Shape<kTile>::kM == 2;
+  static constexpr int kConsumer = kWide ? 224 : 104;
+  static constexpr int kProducer = kWide ? 56 : 64;
+};
 
 // A unit's totals, segments added in ascending order.
 template <int kN, int kM>
@@ -88,16 +101,16 @@ template <bool kUp, int kTile>
 __device__ __forceinline__ void consume(const GroupedParams& params,
                                         const GroupedBlock& block) {
   using S = Shape<kTile>;
+  using W = Widths<kTile>;
   const uint32_t region =
       block.region + consumer_group() * params.pipe.region_bytes;
   Consumer at = {};
   each_unit(params.args, block, [&](uint32_t index) {
     const uint32_t count = unit_at(params.args, block, index).tokens;
-    if (S::kNarrow >= 8 && count <= S::kNarrow) {
-      run_unit < kUp, S::kNarrow<8 ? 8 : S::kNarrow, S::kM>(params, block,
-                                                            index, region, at);
-    } else if (S::kMiddle < kTile && count <= S::kMiddle) {
-      run_unit<kUp, S::kMiddle, S::kM>(params, block, index, region, at);
+    if (W::kNarrow < kTile && count <= W::kNarrow) {
+      run_unit<kUp, W::kNarrow, S::kM>(params, block, index, region, at);
+    } else if (W::kMiddle < kTile && count <= W::kMiddle) {
+      run_unit<kUp, W::kMiddle, S::kM>(params, block, index, region, at);
     } else {
       run_unit<kUp, kTile, S::kM>(params, block, index, region, at);
     }
@@ -152,7 +165,7 @@ __device__ __forceinline__ void run_block(const GroupedParams& params) {
   extern __shared__ __align__(1024) uint8_t memory[];
   const GroupedBlock block = make_block<kUp, kTile>(params, memory);
   if (threadIdx.x < kGroupThreads) {
-    setmaxnreg_dec<S::kProducerRegisters>();
+    setmaxnreg_dec<Registers<kTile>::kProducer>();
     const uint32_t warp = threadIdx.x / 32;
     if (warp >= 2) {
       copy_weights<kUp, S::kM == 1 ? kNarrowRow : kWideRow>(params.args, block);
@@ -162,7 +175,7 @@ __device__ __forceinline__ void run_block(const GroupedParams& params) {
       copy_tokens<kUp, S::kM == 1 ? 4 : 1>(params.args, block);
     }
   } else {
-    setmaxnreg_inc<S::kConsumerRegisters>();
+    setmaxnreg_inc<Registers<kTile>::kConsumer>();
     consume<kUp, kTile>(params, block);
   }
 }

@@ -570,6 +570,16 @@ MOEPLAN_API enum moeplan_status moeplan_set_replay(moeplan_set_t set,
                                                    cudaStream_t stream);
 MOEPLAN_API void moeplan_set_destroy(moeplan_set_t set); /* NULL allowed */
 
+/* Run the plan `repeats` times (1..1000) with a mark around each node, wait for
+ * it, and give each node's median in seconds: seconds_out[i] for i below
+ * moeplan_plan_info.nodes, in the order in which moeplan_plan_print lists them;
+ * `capacity` is how many it holds. The marks keep nodes apart, so that the sum is more
+ * than a replay takes. Refused on a stream that is captured, and with host_dispatch. */
+MOEPLAN_API enum moeplan_status moeplan_measure_nodes(
+    moeplan_plan_t plan, const struct moeplan_binding* binding,
+    cudaStream_t stream, uint32_t repeats, double* seconds_out,
+    uint32_t capacity);
+
 #ifdef __cplusplus
 } /* extern "C" */
 #endif

@@ -135,6 +135,15 @@ says "per_row"
 run 0 bench --preset list
 says "glm-5.3-flash"
 
+# Each node of a plan by itself.
+run 0 bench -d host --hidden 128 --intermediate 64 --experts 16 --top-k 4 --shared 32 \
+  --rows 1,9 --sets 2 --seconds 0.01 --nodes
+says 'nodes of 1 rows, each by itself, us'
+says 'nodes of 9 rows, each by itself, us'
+for op in logits_bf16 sort_scan_i32 grouped_up_nvfp4 combine_bf16; do
+  grep -qE "^ +[0-9]+ moep_${op}_host +[0-9.]+\$" "$work/out" || fail "$what: no time of $op"
+done
+
 # The numerics table. The bar is the tool's, and asserted here from what it
 # prints: against exact each path has bf16's rounding and no more, between the
 # paths there is nothing, and weights rounded to bf16 first are told apart.

@@ -278,7 +278,7 @@ static enum tool_status check_numerics(const struct tool_args* args,
       args->num_rows == 0 && given->hidden == 0 && given->intermediate == 0 &&
       given->experts == 0 && given->topk == 0 && given->shared == 0 &&
       given->routing == tool_routing_router && given->sets == 0 &&
-      given->seconds == 0.0 && given->plot == NULL) {
+      given->seconds == 0.0 && given->plot == NULL && !given->nodes) {
     return tool_ok;
   }
   return tool_refuse(error,

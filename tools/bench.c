@@ -134,7 +134,9 @@ static enum tool_status run_all(struct tool_bench_run* run,
     TRY(tool_bench_rows(run, run->args->rows[i], &results[i]));
     report.num_results++;
   }
-  return print_report(&report, error);
+  const enum tool_status status = print_report(&report, error);
+  for (size_t i = 0; i < report.num_results; i++) free(results[i].nodes);
+  return status;
 }
 
 static enum tool_status open_and_run(struct tool_bench_run* run,

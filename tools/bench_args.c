@@ -82,6 +82,8 @@ error_t tool_bench_option(int key, const char* value,
     args->plot = value;
   } else if (key == TOOL_BENCH_NUMERICS) {
     args->numerics = true;
+  } else if (key == TOOL_BENCH_NODES) {
+    args->nodes = true;
   } else {
     return ARGP_ERR_UNKNOWN;
   }

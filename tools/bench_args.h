@@ -23,6 +23,7 @@ enum tool_bench_key {
   TOOL_BENCH_SECONDS,
   TOOL_BENCH_PLOT,
   TOOL_BENCH_NUMERICS,
+  TOOL_BENCH_NODES,
 };
 
 struct tool_bench_args {
@@ -32,6 +33,7 @@ struct tool_bench_args {
   double seconds;   /* of measuring, per row count; 0: by rule */
   const char* plot; /* a path; NULL: none */
   bool numerics;    /* the numerics table instead */
+  bool nodes;       /* also the time of each node */
 };
 
 /* clang-format off */
@@ -58,6 +60,8 @@ struct tool_bench_args {
    "Time to measure each row count for (default: 1; host: 0.2)", 0},          \
   {"plot", TOOL_BENCH_PLOT, "FILE", 0,                                        \
    "Draw time and floor over the rows (SVG)", 0},                             \
+  {"nodes", TOOL_BENCH_NODES, 0, 0,                                           \
+   "In the table, also the time of each node, kept apart from the others", 0},      \
   {"numerics", TOOL_BENCH_NUMERICS, 0, 0,                                     \
    "Times nothing: errors of the down projection of a fixed small site, by "  \
    "grouped and by single rows. Exit status 1: above 0.0040 against exact, "  \

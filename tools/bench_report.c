@@ -90,6 +90,15 @@ static void print_changed(const struct tool_bench_report* report, FILE* out) {
   }
 }
 
+static void print_nodes(const struct tool_bench_report* report, FILE* out) {
+  for (size_t i = 0; i < report->num_results; i++) {
+    const struct tool_bench_result* result = &report->results[i];
+    if (result->nodes == NULL) continue;
+    fprintf(out, "\nnodes of %" PRIu32 " rows, each by itself, us\n%s",
+            result->info.rows, result->nodes);
+  }
+}
+
 static void print_notes(const struct tool_bench_report* report, FILE* out) {
   const struct tool_bench_run* run = report->run;
   fputs("\nfloor: distinct experts x 3 x H x I x 9/16", out);
@@ -124,5 +133,6 @@ enum tool_status tool_bench_table(const struct tool_bench_report* report,
   }
   print_notes(report, out);
   print_changed(report, out);
+  print_nodes(report, out);
   return tool_output_close(&output, tool_ok, error);
 }

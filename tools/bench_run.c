@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tools/bench_nodes.h"
 #include "tools/output.h"
 
 #define TRY(call)                               \
@@ -347,6 +348,11 @@ static enum tool_status run_plan(struct bench_plan* bench,
   enum tool_status status = time_batches(bench, &watch, result);
   if (status == tool_ok) status = time_calls(bench, result);
   tool_stopwatch_close(&watch);
+  if (status == tool_ok && run->args->bench.nodes) {
+    const struct moeplan_binding binding = bind_set(bench, 0);
+    status = tool_bench_nodes(run->session, bench->plan, &binding,
+                              run->memory->stream, &result->nodes);
+  }
   return status;
 }
 

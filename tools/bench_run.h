@@ -50,6 +50,7 @@ struct tool_bench_result {
   struct tool_spread time; /* of one replay; samples are batches */
   uint32_t batch;          /* replays of a batch */
   struct tool_spread host; /* of one call of moeplan_graph_replay; CUDA */
+  char* nodes;             /* with --nodes: a line each; the caller frees it */
 };
 
 /* Bytes of weights that a replay reads when it hits this many experts, and with
