@@ -1,0 +1,190 @@
+#include "tests/emulation/device.h"
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+extern "C" {
+#include "kernels/host/step.h"
+}
+
+thread_local uint3 threadIdx, blockIdx;
+dim3 gridDim, blockDim;
+
+namespace emulation {
+namespace {
+
+constexpr uint32_t kWarps = 32;
+constexpr auto kPatience = std::chrono::seconds(120);
+
+// Where `count` threads wait for each other, again and again.
+class Meeting {
+ public:
+  void Wait(uint32_t count) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    const uint64_t round = round_;
+    if (++here_ == count) {
+      here_ = 0;
+      round_++;
+      all_.notify_all();
+      return;
+    }
+    Require(all_.wait_for(lock, kPatience, [&] { return round_ != round; }),
+            "threads wait for others that do not come");
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable all_;
+  uint32_t here_ = 0;
+  uint64_t round_ = 0;
+};
+
+struct Barrier {
+  bool initialised;
+  uint32_t arrivals, pending, phase;
+  int64_t bytes;
+};
+
+struct Operands {
+  uint32_t word[4];
+};
+
+Meeting block_meeting, warp_meeting[kWarps], named_meeting[16];
+uint32_t shuffled[kWarps][32];
+Operands operands[kWarps][32];
+Barrier barriers[kSharedBytes / 8];
+std::mutex barrier_mutex;
+std::condition_variable barrier_changed;
+
+Barrier& At(uint32_t address) {
+  Require(address % 8 == 0 && address < kSharedBytes, "a barrier's address");
+  Barrier& barrier = barriers[address / 8];
+  Require(barrier.initialised, "a barrier that is not initialised");
+  return barrier;
+}
+
+// With the mutex held.
+void Advance(Barrier& barrier) {
+  if (barrier.pending != 0 || barrier.bytes != 0) return;
+  barrier.phase ^= 1;
+  barrier.pending = barrier.arrivals;
+  barrier_changed.notify_all();
+}
+
+uint16_t Half(uint32_t word, uint32_t which) {
+  return static_cast<uint16_t>(word >> (16 * which));
+}
+
+}  // namespace
+
+uint8_t* shared;
+
+void Require(bool condition, const char* what) {
+  if (condition) return;
+  std::fprintf(stderr, "emulation: %s (block %u, thread %u)\n", what,
+               blockIdx.x, threadIdx.x);
+  std::abort();
+}
+
+void Launch(uint32_t blocks, uint32_t threads,
+            const std::function<void()>& body) {
+  gridDim = dim3(blocks);
+  blockDim = dim3(threads);
+  Require(threads % 32 == 0 && threads <= kWarps * 32, "a block's threads");
+  for (uint32_t block = 0; block < blocks; block++) {
+    for (Barrier& barrier : barriers) barrier.initialised = false;
+    if (shared != nullptr) std::memset(shared, 0xFF, kSharedBytes);
+    std::vector<std::thread> all;
+    for (uint32_t i = 0; i < threads; i++) {
+      all.emplace_back([block, i, &body] {
+        blockIdx = uint3{block, 0, 0};
+        threadIdx = uint3{i, 0, 0};
+        body();
+      });
+    }
+    for (std::thread& one : all) one.join();
+  }
+}
+
+void SyncThreads() { block_meeting.Wait(blockDim.x); }
+void SyncWarp() { warp_meeting[threadIdx.x / 32].Wait(32); }
+void NamedBarrier(uint32_t name, uint32_t threads) {
+  Require(name < 16, "a named barrier's number");
+  named_meeting[name].Wait(threads);
+}
+
+uint32_t Shuffle(uint32_t value, uint32_t from) {
+  uint32_t* lanes = shuffled[threadIdx.x / 32];
+  lanes[threadIdx.x % 32] = value;
+  SyncWarp();
+  const uint32_t taken = lanes[from];
+  SyncWarp();
+  return taken;
+}
+
+void BarrierInit(uint32_t address, uint32_t arrivals) {
+  std::lock_guard<std::mutex> lock(barrier_mutex);
+  Require(address % 8 == 0 && address < kSharedBytes, "a barrier's address");
+  barriers[address / 8] = {true, arrivals, arrivals, 0, 0};
+}
+
+void BarrierArrive(uint32_t address) { BarrierExpect(address, 0); }
+
+void BarrierExpect(uint32_t address, uint32_t bytes) {
+  std::lock_guard<std::mutex> lock(barrier_mutex);
+  Barrier& barrier = At(address);
+  Require(barrier.pending > 0, "more arrivals than the barrier has");
+  barrier.bytes += bytes;
+  barrier.pending--;
+  Advance(barrier);
+}
+
+void BarrierComplete(uint32_t address, uint32_t bytes) {
+  std::lock_guard<std::mutex> lock(barrier_mutex);
+  Barrier& barrier = At(address);
+  barrier.bytes -= bytes;
+  Advance(barrier);
+}
+
+void BarrierWait(uint32_t address, uint32_t parity) {
+  std::unique_lock<std::mutex> lock(barrier_mutex);
+  Barrier& barrier = At(address);
+  Require(barrier_changed.wait_for(lock, kPatience,
+                                   [&] { return barrier.phase != parity; }),
+          "a phase that does not end");
+}
+
+void Wgmma(float* d, uint32_t n, const uint32_t* a, uint64_t b) {
+  const uint32_t lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+  const Operands* warp = operands[threadIdx.x / 32];
+  std::memcpy(operands[threadIdx.x / 32][lane].word, a, sizeof(Operands));
+  SyncWarp();
+  Require(b >> 62 == 1 && (b >> 32 & 0x3FFF) == 64, "a tile's descriptor");
+  const uint32_t tile = static_cast<uint32_t>(b & 0x3FFF) << 4;
+  uint16_t row[2][16];
+  for (uint32_t r = 0; r < 2; r++) {
+    for (uint32_t k = 0; k < 16; k++) {
+      row[r][k] = Half(warp[g * 4 + k % 8 / 2].word[r + k / 8 * 2], k % 2);
+    }
+  }
+  for (uint32_t i = 0; i < n / 4; i++) {
+    const uint32_t column = i / 2 * 8 + 2 * t + i % 2;
+    uint16_t other[16];
+    for (uint32_t k = 0; k < 16; k++) {
+      const uint32_t at = tile + column * 128 + k * 2;
+      std::memcpy(&other[k], shared + (at ^ (at >> 7 & 7) << 4), 2);
+    }
+    for (uint32_t r = 0; r < 2; r++) {
+      float& sum = d[i / 2 * 4 + 2 * r + i % 2];
+      sum = moep_step(&moep_step_sm90, row[r], other, sum);
+    }
+  }
+  SyncWarp();
+}
+
+}  // namespace emulation

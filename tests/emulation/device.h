@@ -1,0 +1,125 @@
+// A GPU's blocks as threads of the host: the sources of CUDA kernels, compiled as
+// C++, run without a GPU. One block at a time, its threads side by side, so that
+// barriers, rings and indexes do what they do there; wgmma is the host's model of a
+// tensor-core step. Copies are complete when they are issued: an order that the
+// kernel fails to ask for does not show.
+
+#ifndef MOEPLAN_TESTS_EMULATION_DEVICE_H_
+#define MOEPLAN_TESTS_EMULATION_DEVICE_H_
+
+#include <vector_functions.h>
+#include <vector_types.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+
+#include "kernels/kernels.h"
+
+// CUDA's words. A file that includes a kernel defines __shared__.
+#undef __align__
+#undef __device__
+#undef __forceinline__
+#undef __global__
+#undef __grid_constant__
+#undef __host__
+#undef __launch_bounds__
+#undef __shared__
+#define __align__(bytes)
+#define __device__
+#define __forceinline__ inline
+#define __global__
+#define __grid_constant__
+#define __host__
+#define __launch_bounds__(...)
+
+extern thread_local uint3 threadIdx, blockIdx;
+extern dim3 gridDim, blockDim;
+
+namespace emulation {
+
+// Shared memory's address 0. Set by the file that has it.
+extern uint8_t* shared;
+constexpr uint32_t kSharedBytes = 232448;
+
+// Runs `body` as every thread of `blocks` blocks, one block after another.
+void Launch(uint32_t blocks, uint32_t threads,
+            const std::function<void()>& body);
+
+void SyncThreads();
+void SyncWarp();
+void NamedBarrier(uint32_t name, uint32_t threads);
+uint32_t Shuffle(uint32_t value, uint32_t from);
+
+// mbarriers, by their address. A wait that nothing ends is a failure that says
+// which.
+void BarrierInit(uint32_t address, uint32_t arrivals);
+void BarrierArrive(uint32_t address);
+void BarrierExpect(uint32_t address, uint32_t bytes);  // and arrive
+void BarrierComplete(uint32_t address, uint32_t bytes);
+void BarrierWait(uint32_t address, uint32_t parity);
+
+// d [64, n] += a b, as a warpgroup's thread holds them; b by its descriptor.
+void Wgmma(float* d, uint32_t n, const uint32_t* a, uint64_t b);
+
+void Require(bool condition, const char* what);
+
+}  // namespace emulation
+
+inline void __syncthreads() { emulation::SyncThreads(); }
+inline void __syncwarp() { emulation::SyncWarp(); }
+
+template <typename T>
+T emulated_shuffle(T value, uint32_t from) {
+  static_assert(sizeof(T) == 4, "one register");
+  uint32_t bits;
+  std::memcpy(&bits, &value, 4);
+  bits = emulation::Shuffle(bits, from);
+  std::memcpy(&value, &bits, 4);
+  return value;
+}
+template <typename T>
+T __shfl_sync(unsigned, T value, uint32_t from) {
+  return emulated_shuffle(value, from % 32);
+}
+template <typename T>
+T __shfl_xor_sync(unsigned, T value, uint32_t apart) {
+  return emulated_shuffle(value, threadIdx.x % 32 ^ apart);
+}
+template <typename T>
+T __shfl_up_sync(unsigned, T value, uint32_t apart) {
+  const uint32_t lane = threadIdx.x % 32;
+  return emulated_shuffle(value, lane >= apart ? lane - apart : lane);
+}
+
+using std::max;
+using std::min;
+
+inline float __fadd_rn(float a, float b) { return a + b; }
+inline float __fmul_rn(float a, float b) { return a * b; }
+inline float __fmaf_rn(float a, float b, float c) { return std::fma(a, b, c); }
+inline uint32_t __float_as_uint(float value) {
+  uint32_t bits;
+  std::memcpy(&bits, &value, 4);
+  return bits;
+}
+inline float __uint_as_float(uint32_t bits) {
+  float value;
+  std::memcpy(&value, &bits, 4);
+  return value;
+}
+
+// Four of the eight bytes of x and y; the kernels use no sign mode.
+inline uint32_t __byte_perm(uint32_t x, uint32_t y, uint32_t selector) {
+  const uint64_t bytes = uint64_t{y} << 32 | x;
+  uint32_t out = 0;
+  for (int i = 0; i < 4; i++) {
+    const uint32_t from = selector >> (4 * i) & 7;
+    out |= static_cast<uint32_t>(bytes >> (8 * from) & 255) << (8 * i);
+  }
+  return out;
+}
+
+#endif  // MOEPLAN_TESTS_EMULATION_DEVICE_H_

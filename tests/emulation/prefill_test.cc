@@ -1,0 +1,285 @@
+// permute_x, grouped_up, grouped_down and combine of sm_90, one after another as the
+// prefill recipe has them, give the host kernels' accumulators, h, slots and y.
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "kernels/kernels.h"
+#include "kernels/tile_order.h"
+#include "tests/emulation/device.h"
+
+namespace {
+
+// Of what uploads give: aligned, poisoned.
+template <typename T>
+class Buffer {
+ public:
+  explicit Buffer(size_t count, int poison = 0xFF)
+      : data_(static_cast<T*>(std::aligned_alloc(
+                  256, (count * sizeof(T) + 511) / 256 * 256)),
+              std::free),
+        count_(count) {
+    std::memset(data_.get(), poison, count * sizeof(T));
+  }
+  T* get() const { return data_.get(); }
+  T& operator[](size_t i) const { return data_.get()[i]; }
+  size_t size() const { return count_; }
+  bool operator==(const Buffer& other) const {
+    return std::memcmp(get(), other.get(), count_ * sizeof(T)) == 0;
+  }
+
+ private:
+  std::unique_ptr<T, decltype(&std::free)> data_;
+  size_t count_;
+};
+
+enum class Skew { kEven, kFewExperts, kUnfilled };
+
+struct Case {
+  uint32_t hidden, inter, experts, topk, rows, tile, blocks;
+  Skew skew;
+};
+
+// Everything that the four nodes read, and what the host and the emulated kernels
+// write.
+class Prefill {
+ public:
+  explicit Prefill(const Case& c)
+      : c_(c),
+        slots_(c.rows * c.topk),
+        weights_(c.experts * 3 * c.hidden * c.inter / 2),
+        scales_(c.experts * 3 * c.hidden * c.inter / 16),
+        table_(sizeof(moep_site_table) + c.experts * sizeof(moep_expert), 0),
+        x_(c.rows * c.hidden),
+        ids_(slots_),
+        perm_(slots_),
+        sorted_(slots_),
+        offsets_(c.experts + 1, 0),
+        route_(slots_) {
+    for (size_t i = 0; i < weights_.size(); i++) weights_[i] = Random();
+    for (size_t i = 0; i < scales_.size(); i++) scales_[i] = 40 + Random() % 32;
+    for (size_t i = 0; i < x_.size(); i++) {
+      const float value = static_cast<float>(random_() % 4001) / 1000 - 2;
+      x_[i] = moep_bf16_from_float(value);
+    }
+    live_ = static_cast<int32_t>(c.rows - c.rows / 8);
+    WriteTable();
+    Route();
+    Sort();
+  }
+
+  struct Outputs {
+    Buffer<uint16_t> xp, h, slot_out, y;
+    Buffer<float> up, down;
+  };
+  Outputs MakeOutputs() const {
+    const size_t h = moep_padded_k(c_.hidden), i = moep_padded_k(c_.inter);
+    return {Buffer<uint16_t>(c_.rows * h),
+            Buffer<uint16_t>(slots_ * i),
+            Buffer<uint16_t>(slots_ * h),
+            Buffer<uint16_t>(c_.rows * c_.hidden),
+            Buffer<float>(slots_ * 2 * c_.inter),
+            Buffer<float>(slots_ * c_.hidden)};
+  }
+
+  void Run(const Outputs& out, bool emulated) {
+    const moep_launch launch = {
+        {emulated ? c_.blocks : 1, 1}, 2, 0, emulation::kSharedBytes};
+    moep_args args;
+    args.permute_x = PermuteArgs(out);
+    Launch(emulated ? moep_permute_x_bf16_sm90 : moep_permute_x_bf16_host, args,
+           launch);
+    args.grouped_up = GroupedArgs(out);
+    Launch(emulated ? moep_grouped_up_nvfp4_sm90 : moep_grouped_up_nvfp4_host,
+           args, launch);
+    args.grouped_down = GroupedArgs(out);
+    Launch(
+        emulated ? moep_grouped_down_nvfp4_sm90 : moep_grouped_down_nvfp4_host,
+        args, launch);
+    args.combine = CombineArgs(out);
+    Launch(emulated ? moep_combine_bf16_smxx : moep_combine_bf16_host, args,
+           launch);
+  }
+
+  // h of the host in p order, of the device in tile order.
+  size_t DifferentH(const Outputs& host, const Outputs& device) const {
+    const uint32_t width = moep_padded_k(c_.inter);
+    size_t different = 0;
+    for (uint32_t e = 0; e < c_.experts; e++) {
+      if (table()->experts[e].gate.weight == nullptr) continue;
+      for (uint32_t at = offsets_[e]; at < offsets_[e + 1]; at++) {
+        for (uint32_t p = 0; p < width; p++) {
+          different +=
+              host.h[size_t{at} * width + p] !=
+              device.h[moep_tile_place(slots_, at, at - offsets_[e], p)];
+        }
+      }
+    }
+    return different;
+  }
+
+ private:
+  uint8_t Random() { return static_cast<uint8_t>(random_()); }
+  moep_site_table* table() const {
+    return reinterpret_cast<moep_site_table*>(table_.get());
+  }
+
+  // Expert 2 is on another rank where there are more than four.
+  void WriteTable() {
+    const size_t size = size_t{c_.hidden} * c_.inter;
+    table()->expert_count = c_.experts;
+    for (uint32_t e = 0; e < c_.experts; e++) {
+      if (c_.experts > 4 && e == 2) continue;
+      moep_expert& expert = table()->experts[e];
+      moep_nvfp4* const matrices[] = {&expert.gate, &expert.up, &expert.down};
+      for (uint32_t q = 0; q < 3; q++) {
+        const size_t which = e * 3 + q;
+        *matrices[q] = {
+            weights_.get() + which * size / 2,
+            scales_.get() + which * size / 16,
+            moep_epilogue_scale(0.01f * static_cast<float>(1 + which % 5)), 0};
+      }
+    }
+  }
+
+  void Route() {
+    for (uint32_t s = 0; s < slots_; s++) {
+      const uint32_t row = s / c_.topk, j = s % c_.topk;
+      const bool filled = row < static_cast<uint32_t>(live_) &&
+                          (c_.skew != Skew::kUnfilled || random_() % 5 != 0);
+      const uint32_t expert =
+          c_.skew == Skew::kFewExperts ? j : (row * 7 + j * 3) % c_.experts;
+      ids_[s] = filled ? static_cast<int32_t>(expert) : -1;
+      route_[s] = static_cast<float>(random_() % 100) / 64;
+    }
+  }
+
+  void Sort() {
+    for (uint32_t s = 0; s < slots_; s++) {
+      if (ids_[s] >= 0) offsets_[static_cast<size_t>(ids_[s]) + 1]++;
+    }
+    for (uint32_t e = 0; e < c_.experts; e++) offsets_[e + 1] += offsets_[e];
+    std::vector<uint32_t> next(offsets_.get(), offsets_.get() + c_.experts);
+    for (uint32_t s = 0; s < slots_; s++) {
+      perm_[s] = -1;
+      if (ids_[s] < 0) continue;
+      const uint32_t at = next[static_cast<size_t>(ids_[s])]++;
+      perm_[s] = static_cast<int32_t>(at);
+      sorted_[at] = static_cast<int32_t>(s);
+    }
+  }
+
+  moep_rows Rows() const { return {0, c_.rows, c_.rows, &live_}; }
+
+  moep_permute_x_args PermuteArgs(const Outputs& out) const {
+    moep_permute_x_args args = {};
+    args.rows = Rows();
+    args.x = {x_.get(), c_.hidden};
+    args.site = table();
+    args.ids = ids_.get();
+    args.expert_offsets = offsets_.get();
+    args.token_to_perm = perm_.get();
+    args.xp = out.xp.get();
+    args.slot_x = out.slot_out.get();
+    args.hidden = c_.hidden;
+    args.slots = slots_;
+    args.topk = c_.topk;
+    return args;
+  }
+
+  moep_grouped_args GroupedArgs(const Outputs& out) const {
+    moep_grouped_args args = {};
+    args.site = table();
+    args.expert_offsets = offsets_.get();
+    args.sorted_slots = sorted_.get();
+    args.xp = out.xp.get();
+    args.slot_x = out.slot_out.get();
+    args.h = out.h.get();
+    args.slot_out = out.slot_out.get();
+    args.expert_count = c_.experts;
+    args.hidden = c_.hidden;
+    args.inter = c_.inter;
+    args.topk = c_.topk;
+    args.slots = slots_;
+    args.tile = c_.tile;
+    args.limit = INFINITY;
+    args.tap.expert_up = out.up.get();
+    args.tap.expert_down = out.down.get();
+    return args;
+  }
+
+  moep_combine_args CombineArgs(const Outputs& out) const {
+    moep_combine_args args = {};
+    args.rows = Rows();
+    args.site = table();
+    args.ids = ids_.get();
+    args.weights = route_.get();
+    args.token_to_perm = perm_.get();
+    args.slot_out = out.slot_out.get();
+    args.y = {out.y.get(), c_.hidden, 0};
+    args.hidden = c_.hidden;
+    args.topk = c_.topk;
+    args.experts = c_.experts;
+    return args;
+  }
+
+  static void Launch(moep_launch_fn kernel, const moep_args& args,
+                     const moep_launch& launch) {
+    EXPECT_EQ(kernel(&args, &launch, nullptr), cudaSuccess);
+  }
+
+  const Case c_;
+  const uint32_t slots_;
+  std::mt19937 random_{7};
+  Buffer<uint8_t> weights_, scales_, table_;
+  Buffer<uint16_t> x_;
+  Buffer<int32_t> ids_, perm_, sorted_;
+  Buffer<uint32_t> offsets_;
+  Buffer<float> route_;
+  int32_t live_;
+};
+
+class EmulatedPrefill : public testing::TestWithParam<Case> {};
+
+TEST_P(EmulatedPrefill, GivesTheHostsBits) {
+  Prefill prefill(GetParam());
+  const Prefill::Outputs host = prefill.MakeOutputs();
+  const Prefill::Outputs device = prefill.MakeOutputs();
+  prefill.Run(host, false);
+  prefill.Run(device, true);
+  EXPECT_TRUE(host.up == device.up);
+  EXPECT_EQ(prefill.DifferentH(host, device), 0u);
+  EXPECT_TRUE(host.down == device.down);
+  EXPECT_TRUE(host.y == device.y);
+}
+
+// Every tile; widths that are no multiple of 128 and 256; two segments in up and in
+// down; experts with more tokens than a tile.
+const Case kCases[] = {
+    {128, 64, 5, 2, 11, 8, 2, Skew::kEven},
+    {128, 64, 5, 2, 24, 16, 2, Skew::kUnfilled},
+    {64, 64, 9, 4, 9, 32, 5, Skew::kEven},
+    {320, 192, 5, 3, 40, 64, 3, Skew::kUnfilled},
+    {128, 64, 3, 1, 110, 96, 2, Skew::kFewExperts},
+    {192, 64, 3, 2, 70, 128, 2, Skew::kFewExperts},
+    {128, 128, 3, 1, 170, 128, 2, Skew::kFewExperts},
+    {2112, 64, 2, 1, 9, 8, 1, Skew::kEven},
+    {2112, 64, 2, 1, 40, 64, 1, Skew::kFewExperts},
+    {64, 2112, 2, 1, 10, 16, 1, Skew::kEven},
+};
+
+INSTANTIATE_TEST_SUITE_P(, EmulatedPrefill, testing::ValuesIn(kCases),
+                         [](const testing::TestParamInfo<Case>& info) {
+                           const Case& c = info.param;
+                           return "Hidden" + std::to_string(c.hidden) +
+                                  "Inter" + std::to_string(c.inter) + "Tile" +
+                                  std::to_string(c.tile) + "Rows" +
+                                  std::to_string(c.rows);
+                         });
+
+}  // namespace

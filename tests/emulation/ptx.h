@@ -1,0 +1,184 @@
+// What kernels/ptx_sm80.cuh, mbarrier_sm90.cuh, tma_sm90.cuh, wgmma_sm90.cuh,
+// wgmma_rs_sm90.cuh and launch.cuh are to an emulated kernel: the functions of these
+// files that the kernels of this folder call. Included before a kernel's source, it
+// takes their place.
+
+#ifndef MOEPLAN_TESTS_EMULATION_PTX_H_
+#define MOEPLAN_TESTS_EMULATION_PTX_H_
+
+#define MOEPLAN_KERNELS_PTX_SM80_CUH_
+#define MOEPLAN_KERNELS_MBARRIER_SM90_CUH_
+#define MOEPLAN_KERNELS_TMA_SM90_CUH_
+#define MOEPLAN_KERNELS_WGMMA_SM90_CUH_
+#define MOEPLAN_KERNELS_WGMMA_RS_SM90_CUH_
+#define MOEPLAN_KERNELS_LAUNCH_CUH_
+
+#include "kernels/scalar.h"
+#include "tests/emulation/device.h"
+
+namespace moep {
+
+/* ---- ptx_sm80.cuh ---- */
+
+inline void griddepcontrol_wait() {}
+inline void griddepcontrol_launch_dependents() {}
+inline uint64_t createpolicy_evict_first() { return 0; }
+
+inline void emulated_copy(uint32_t to, const void* from, uint32_t bytes) {
+  emulation::Require(reinterpret_cast<uintptr_t>(from) % bytes == 0 &&
+                         to % bytes == 0 &&
+                         to + bytes <= emulation::kSharedBytes,
+                     "a copy's addresses");
+  std::memcpy(emulation::shared + to, from, bytes);
+}
+inline void cp_async_16(uint32_t to, const void* from, uint64_t) {
+  emulated_copy(to, from, 16);
+}
+inline void cp_async_16(uint32_t to, const void* from) {
+  emulated_copy(to, from, 16);
+}
+inline void cp_async_16_or_zero(uint32_t to, const void* from, bool here,
+                                uint64_t) {
+  static const uint4 zeros = {0, 0, 0, 0};
+  emulated_copy(to, here ? from : &zeros, 16);
+}
+inline void cp_async_4(uint32_t to, const void* from) {
+  emulated_copy(to, from, 4);
+}
+inline void cp_async_commit_group() {}
+template <int kPending>
+void cp_async_wait_group() {}
+
+inline uint32_t shared_address(const void* pointer) {
+  return static_cast<uint32_t>(static_cast<const uint8_t*>(pointer) -
+                               emulation::shared);
+}
+template <typename T>
+T emulated_load(uint32_t address) {
+  emulation::Require(address % sizeof(T) == 0 &&
+                         address + sizeof(T) <= emulation::kSharedBytes,
+                     "a load's address");
+  T value;
+  std::memcpy(&value, emulation::shared + address, sizeof(T));
+  return value;
+}
+template <typename T>
+void emulated_store(uint32_t address, T value) {
+  emulation::Require(address % sizeof(T) == 0 &&
+                         address + sizeof(T) <= emulation::kSharedBytes,
+                     "a store's address");
+  std::memcpy(emulation::shared + address, &value, sizeof(T));
+}
+inline uint4 ld_shared_v4(uint32_t address) {
+  return emulated_load<uint4>(address);
+}
+inline float4 ld_shared_v4_f32(uint32_t address) {
+  return emulated_load<float4>(address);
+}
+inline uint32_t ld_shared_u16(uint32_t address) {
+  return emulated_load<uint16_t>(address);
+}
+inline void st_shared_u16(uint32_t address, uint16_t value) {
+  emulated_store(address, value);
+}
+inline void st_shared_u32(uint32_t address, uint32_t value) {
+  emulated_store(address, value);
+}
+inline void st_shared_v4(uint32_t address, float a, float b, float c, float d) {
+  emulated_store(address, make_float4(a, b, c, d));
+}
+
+// nvfp4_gemv.cuh's, which the kernels of this folder do not call.
+uint4 ld_global_nc_no_allocate_v4(const void* address);
+uint2 ld_global_nc_no_allocate_v2(const void* address);
+uint32_t ld_global_nc_u16(const void* address);
+uint32_t ld_global_nc_u8(const void* address);
+void mma_m16n8k16_bf16(float (&d)[4], const uint32_t (&a)[4],
+                       const uint32_t (&b)[2]);
+
+inline uint32_t cvt_rn_bf16x2(float low, float high) {
+  return moep_bf16_from_float(low) | uint32_t{moep_bf16_from_float(high)} << 16;
+}
+inline uint32_t mul_bf16x2(uint32_t a, uint32_t b) {
+  const auto half = [](uint32_t word, int i) {
+    return moep_bf16_to_float(static_cast<uint16_t>(word >> (16 * i)));
+  };
+  return cvt_rn_bf16x2(half(a, 0) * half(b, 0), half(a, 1) * half(b, 1));
+}
+inline float rcp_approx_ftz(float value) { return 1.0f / value; }
+
+/* ---- mbarrier_sm90.cuh ---- */
+
+inline void mbarrier_init(uint32_t barrier, uint32_t arrivals) {
+  emulation::BarrierInit(barrier, arrivals);
+}
+inline void fence_mbarrier_init() {}
+inline void mbarrier_arrive(uint32_t barrier) {
+  emulation::BarrierArrive(barrier);
+}
+inline void mbarrier_arrive_expect_tx(uint32_t barrier, uint32_t bytes) {
+  emulation::BarrierExpect(barrier, bytes);
+}
+inline void cp_async_mbarrier_arrive_noinc(uint32_t barrier) {
+  emulation::BarrierArrive(barrier);
+}
+inline void mbarrier_wait(uint32_t barrier, uint32_t parity) {
+  emulation::BarrierWait(barrier, parity);
+}
+
+/* ---- tma_sm90.cuh ---- */
+
+inline void cp_async_bulk(uint32_t to, const void* from, uint32_t bytes,
+                          uint32_t barrier) {
+  emulation::Require(reinterpret_cast<uintptr_t>(from) % 16 == 0 &&
+                         to % 16 == 0 && bytes % 16 == 0 &&
+                         to + bytes <= emulation::kSharedBytes,
+                     "a bulk copy's addresses");
+  std::memcpy(emulation::shared + to, from, bytes);
+  emulation::BarrierComplete(barrier, bytes);
+}
+inline void barrier_sync(uint32_t name, uint32_t threads) {
+  emulation::NamedBarrier(name, threads);
+}
+template <int kRegisters>
+void setmaxnreg_inc() {}
+template <int kRegisters>
+void setmaxnreg_dec() {}
+
+/* ---- wgmma_sm90.cuh, wgmma_rs_sm90.cuh ---- */
+
+inline uint64_t wgmma_descriptor(uint32_t address) {
+  emulation::Require(address % 1024 == 0, "a tile's address");
+  return uint64_t{1} << 62 | uint64_t{1024 >> 4} << 32 | uint64_t{1} << 16 |
+         address >> 4;
+}
+inline void wgmma_fence() {}
+inline void wgmma_commit_group() {}
+template <int kPending>
+void wgmma_wait_group() {}
+template <typename Sums>
+void wgmma_hold(Sums&) {}
+template <int kN>
+void wgmma_bf16(float (&d)[kN / 2], const uint32_t* a, uint64_t b) {
+  emulation::Wgmma(d, kN, a, b);
+}
+
+/* ---- launch.cuh ---- */
+
+template <typename Args>
+cudaError_t launch(void (*kernel)(Args), const Args& args,
+                   const moep_launch& launch, uint32_t threads,
+                   size_t shared_bytes, cudaStream_t) {
+  emulation::Require(shared_bytes <= launch.shared_bytes, "shared memory");
+  emulation::Launch(launch.grid[0] * launch.grid[1], threads,
+                    [&] { kernel(args); });
+  return cudaSuccess;
+}
+template <typename Args>
+cudaError_t load(void (*)(Args)) {
+  return cudaSuccess;
+}
+
+}  // namespace moep
+
+#endif  // MOEPLAN_TESTS_EMULATION_PTX_H_
