@@ -4,6 +4,8 @@
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
+#include <deque>
+#include <map>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -54,10 +56,28 @@ struct Operands {
   uint32_t word[4];
 };
 
+struct PendingCopy {
+  uint32_t to;
+  const void* from;
+  uint32_t bytes;
+};
+
+struct Product {
+  float* d;
+  uint32_t n;
+  Operands a;  // the compiler keeps registers until a wgmma has read them
+  uint64_t b;
+};
+
+thread_local std::vector<PendingCopy> copies;
+thread_local std::vector<Product> products;
+thread_local std::deque<std::vector<Product>> groups;
+
 Meeting block_meeting, warp_meeting[kWarps], named_meeting[16];
 uint32_t shuffled[kWarps][32];
 Operands operands[kWarps][32];
 Barrier barriers[kSharedBytes / 8];
+std::map<uint32_t, std::vector<PendingCopy>> bulk_copies;  // by barrier
 std::mutex barrier_mutex;
 std::condition_variable barrier_changed;
 
@@ -74,6 +94,10 @@ void Advance(Barrier& barrier) {
   barrier.phase ^= 1;
   barrier.pending = barrier.arrivals;
   barrier_changed.notify_all();
+}
+
+void Perform(const PendingCopy& copy) {
+  std::memcpy(shared + copy.to, copy.from, copy.bytes);
 }
 
 uint16_t Half(uint32_t word, uint32_t which) {
@@ -105,6 +129,8 @@ void Launch(uint32_t blocks, uint32_t threads,
         blockIdx = uint3{block, 0, 0};
         threadIdx = uint3{i, 0, 0};
         body();
+        Require(copies.empty() && products.empty() && groups.empty(),
+                "a thread leaves work behind");
       });
     }
     for (std::thread& one : all) one.join();
@@ -144,22 +170,48 @@ void BarrierExpect(uint32_t address, uint32_t bytes) {
   Advance(barrier);
 }
 
-void BarrierComplete(uint32_t address, uint32_t bytes) {
-  std::lock_guard<std::mutex> lock(barrier_mutex);
-  Barrier& barrier = At(address);
-  barrier.bytes -= bytes;
-  Advance(barrier);
-}
-
 void BarrierWait(uint32_t address, uint32_t parity) {
   std::unique_lock<std::mutex> lock(barrier_mutex);
   Barrier& barrier = At(address);
-  Require(barrier_changed.wait_for(lock, kPatience,
-                                   [&] { return barrier.phase != parity; }),
+  std::vector<PendingCopy>& bulk = bulk_copies[address];
+  const auto ended = [&] {
+    for (const PendingCopy& copy : bulk) {
+      Perform(copy);
+      barrier.bytes -= copy.bytes;
+    }
+    if (!bulk.empty()) Advance(barrier);
+    bulk.clear();
+    return barrier.phase != parity;
+  };
+  Require(barrier_changed.wait_for(lock, kPatience, ended),
           "a phase that does not end");
 }
 
+void Copy(uint32_t to, const void* from, uint32_t bytes) {
+  copies.push_back({to, from, bytes});
+}
+
+void CopyBulk(uint32_t to, const void* from, uint32_t bytes, uint32_t barrier) {
+  std::lock_guard<std::mutex> lock(barrier_mutex);
+  bulk_copies[barrier].push_back({to, from, bytes});
+  barrier_changed.notify_all();
+}
+
+void FinishCopies() {
+  for (const PendingCopy& copy : copies) Perform(copy);
+  copies.clear();
+}
+
 void Wgmma(float* d, uint32_t n, const uint32_t* a, uint64_t b) {
+  products.push_back({d, n, {{a[0], a[1], a[2], a[3]}}, b});
+}
+
+void WgmmaCommit() {
+  groups.push_back(products);
+  products.clear();
+}
+
+static void Multiply(float* d, uint32_t n, const uint32_t* a, uint64_t b) {
   const uint32_t lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
   const Operands* warp = operands[threadIdx.x / 32];
   std::memcpy(operands[threadIdx.x / 32][lane].word, a, sizeof(Operands));
@@ -185,6 +237,13 @@ void Wgmma(float* d, uint32_t n, const uint32_t* a, uint64_t b) {
     }
   }
   SyncWarp();
+}
+
+void WgmmaWait(size_t pending) {
+  while (groups.size() > pending) {
+    for (const Product& p : groups.front()) Multiply(p.d, p.n, p.a.word, p.b);
+    groups.pop_front();
+  }
 }
 
 }  // namespace emulation

@@ -1,8 +1,9 @@
 // A GPU's blocks as threads of the host: the sources of CUDA kernels, compiled as
 // C++, run without a GPU. One block at a time, its threads side by side, so that
 // barriers, rings and indexes do what they do there; wgmma is the host's model of a
-// tensor-core step. Copies are complete when they are issued: an order that the
-// kernel fails to ask for does not show.
+// tensor-core step. What is asynchronous happens as late as it may: a cp.async when
+// its thread's arrival is due, a bulk copy when somebody waits for its barrier, a
+// wgmma when its group is waited for.
 
 #ifndef MOEPLAN_TESTS_EMULATION_DEVICE_H_
 #define MOEPLAN_TESTS_EMULATION_DEVICE_H_
@@ -58,11 +59,18 @@ uint32_t Shuffle(uint32_t value, uint32_t from);
 void BarrierInit(uint32_t address, uint32_t arrivals);
 void BarrierArrive(uint32_t address);
 void BarrierExpect(uint32_t address, uint32_t bytes);  // and arrive
-void BarrierComplete(uint32_t address, uint32_t bytes);
 void BarrierWait(uint32_t address, uint32_t parity);
 
-// d [64, n] += a b, as a warpgroup's thread holds them; b by its descriptor.
+// Copies into shared memory; Bulk completes on the barrier.
+void Copy(uint32_t to, const void* from, uint32_t bytes);
+void CopyBulk(uint32_t to, const void* from, uint32_t bytes, uint32_t barrier);
+void FinishCopies();  // this thread's, but for bulk ones
+
+// d [64, n] += a b, as a warpgroup's thread holds them; b by its descriptor. Groups
+// are carried out, oldest first, until `pending` are left.
 void Wgmma(float* d, uint32_t n, const uint32_t* a, uint64_t b);
+void WgmmaCommit();
+void WgmmaWait(size_t pending);
 
 void Require(bool condition, const char* what);
 

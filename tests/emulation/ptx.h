@@ -29,7 +29,7 @@ inline void emulated_copy(uint32_t to, const void* from, uint32_t bytes) {
                          to % bytes == 0 &&
                          to + bytes <= emulation::kSharedBytes,
                      "a copy's addresses");
-  std::memcpy(emulation::shared + to, from, bytes);
+  emulation::Copy(to, from, bytes);
 }
 inline void cp_async_16(uint32_t to, const void* from, uint64_t) {
   emulated_copy(to, from, 16);
@@ -47,7 +47,10 @@ inline void cp_async_4(uint32_t to, const void* from) {
 }
 inline void cp_async_commit_group() {}
 template <int kPending>
-void cp_async_wait_group() {}
+void cp_async_wait_group() {
+  static_assert(kPending == 0, "what these kernels wait for");
+  emulation::FinishCopies();
+}
 
 inline uint32_t shared_address(const void* pointer) {
   return static_cast<uint32_t>(static_cast<const uint8_t*>(pointer) -
@@ -120,6 +123,7 @@ inline void mbarrier_arrive_expect_tx(uint32_t barrier, uint32_t bytes) {
   emulation::BarrierExpect(barrier, bytes);
 }
 inline void cp_async_mbarrier_arrive_noinc(uint32_t barrier) {
+  emulation::FinishCopies();
   emulation::BarrierArrive(barrier);
 }
 inline void mbarrier_wait(uint32_t barrier, uint32_t parity) {
@@ -134,8 +138,7 @@ inline void cp_async_bulk(uint32_t to, const void* from, uint32_t bytes,
                          to % 16 == 0 && bytes % 16 == 0 &&
                          to + bytes <= emulation::kSharedBytes,
                      "a bulk copy's addresses");
-  std::memcpy(emulation::shared + to, from, bytes);
-  emulation::BarrierComplete(barrier, bytes);
+  emulation::CopyBulk(to, from, bytes, barrier);
 }
 inline void barrier_sync(uint32_t name, uint32_t threads) {
   emulation::NamedBarrier(name, threads);
@@ -153,9 +156,11 @@ inline uint64_t wgmma_descriptor(uint32_t address) {
          address >> 4;
 }
 inline void wgmma_fence() {}
-inline void wgmma_commit_group() {}
+inline void wgmma_commit_group() { emulation::WgmmaCommit(); }
 template <int kPending>
-void wgmma_wait_group() {}
+void wgmma_wait_group() {
+  emulation::WgmmaWait(kPending);
+}
 template <typename Sums>
 void wgmma_hold(Sums&) {}
 template <int kN>
