@@ -41,15 +41,13 @@ static enum moeplan_status check_capture(const struct moeplan_plan* plan,
   /* LCOV_EXCL_STOP */
 }
 
+/* All rows, as *live_out has them, or what live_rows says. */
 static enum moeplan_status read_live_rows(const struct moeplan_plan* plan,
                                           const struct moeplan_binding* binding,
                                           cudaStream_t stream,
                                           uint32_t* live_out) {
   int32_t live = 0;
-  if (binding->live_rows == NULL) {
-    *live_out = plan->rows;
-    return moeplan_status_success;
-  }
+  if (binding->live_rows == NULL) return moeplan_status_success;
   MOEP_TRY(read_back(plan, stream, binding->live_rows, sizeof(live),
                      sizeof(live), 1, &live));
   *live_out = moep_live_rows(&live, plan->rows);
@@ -63,21 +61,22 @@ static enum moeplan_status check_external(const struct moeplan_plan* plan,
                                           cudaStream_t stream) {
   if (binding->topk_ids == NULL) return moeplan_status_success;
   const struct moep_dims* dims = &plan->planner->dims;
-  uint32_t live = 0;
+  uint32_t live = plan->rows;
   MOEP_TRY(read_live_rows(plan, binding, stream, &live));
   const uint32_t slots = live * dims->topk;
   for (uint32_t first = 0; first < slots; first += SLOTS_AT_A_TIME) {
-    const uint32_t count =
-        slots - first < SLOTS_AT_A_TIME ? slots - first : SLOTS_AT_A_TIME;
+    const uint32_t next = first + SLOTS_AT_A_TIME;
+    const uint32_t end = next < slots ? next : slots;
     int32_t ids[SLOTS_AT_A_TIME];
     MOEP_TRY(read_back(plan, stream, binding->topk_ids + first, sizeof(ids),
-                       sizeof(*ids) * count, 1, ids));
-    for (uint32_t i = 0; i < count; i++) {
-      if (ids[i] < (int32_t)dims->experts) continue;
+                       sizeof(*ids) * (end - first), 1, ids));
+    for (uint32_t slot = first; slot < end; slot++) {
+      const int32_t id = ids[slot - first];
+      if (id < (int32_t)dims->experts) continue;
       return MOEP_REFUSE(&plan->planner->hooks, invalid_argument,
                          "cannot dispatch expert %d of slot %u: the site has "
                          "%u experts",
-                         ids[i], first + i, dims->experts);
+                         id, slot, dims->experts);
     }
   }
   return moeplan_status_success;

@@ -91,8 +91,10 @@ static enum moeplan_status check_stream(const struct moeplan_hooks* hooks,
 static enum moeplan_status run(const struct measure* measure) {
   const struct moeplan_planner* planner = measure->plan->planner;
   const bool host = moep_device_is_host(&planner->device);
-  if (!host) MOEP_TRY(check_stream(&planner->hooks, measure->stream));
-  if (!host) MOEP_TRY(create_events(measure));
+  if (!host) {
+    MOEP_TRY(check_stream(&planner->hooks, measure->stream));
+    MOEP_TRY(create_events(measure));
+  }
   for (uint32_t repeat = 0; repeat < measure->repeats; repeat++) {
     MOEP_TRY(host ? run_on_host(measure, repeat)
                   : run_on_cuda(measure, repeat));
