@@ -1,4 +1,4 @@
-// A segment of a wide unit, by a warpgroup of one or two m64 tiles: weights of 128 k,
+// A segment of a wide unit, by a warpgroup of two m64 tiles: weights of 128 k,
 // tokens of 64 k, scales of 256 k at a time, each ring at its own pace.
 
 #ifndef MOEPLAN_KERNELS_GROUPED_WIDE_SM90_CUH_

@@ -20,7 +20,7 @@
   X(topk_weights,   f32,  R, k)                                             \
   X(ffn_h,          bf16, R, W)         /* of the shared or dense FFN */    \
   X(ffn_out,        f32,  routed * R, W == 0 ? 0 : H) /* shared output */   \
-  X(expert_h,       bf16, S, Ip)        /* p or lane order; by slot, sorted */   \
+  X(expert_h,       bf16, S, Ip)        /* p, lane or tile order */         \
   X(slot_out,       bf16, S, Hp)        /* sorted; sm_90: first each slot's x */ \
   X(xp,             bf16, routed * R, Hp) /* x in p order */                \
   X(sort_counts,    u32,  T, E)                                             \
