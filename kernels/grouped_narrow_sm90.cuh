@@ -24,14 +24,13 @@ __device__ __forceinline__ NvBlock narrow_block(uint32_t weights,
 }
 
 // Blocks from .. to: a segment, from zeros in acc.
-template <int kN>
+template <int kN, int kTile>
 __device__ __forceinline__ void multiply_narrow(const GroupedBlock& block,
                                                 Consumer& at, uint32_t from,
                                                 uint32_t to,
                                                 float (&acc)[1][kN / 2]) {
   const uint32_t row = first_row<1>(), t = threadIdx.x % 4;
   const uint32_t own_words = narrow_place(row, t);
-  const uint32_t tile_bytes = block.tokens.bytes / 4;
   const uint32_t own_codes = row * kScaleRow + t * 2;
   // Words of a group: as many as there are registers for.
   constexpr int kWords = kN > 8 ? 1 : 2;
@@ -66,8 +65,9 @@ __device__ __forceinline__ void multiply_narrow(const GroupedBlock& block,
         for (int s = 0; s < 2 * kWords; s++) {
           const int step = 2 * kWords * q + s;
           const uint32_t tile = 2 * half + step / 4;
-          wgmma_bf16<kN>(acc[0], operands + 4 * s,
-                         b + (tile * tile_bytes >> 4) + step % 4 * 2);
+          wgmma_bf16<kN>(
+              acc[0], operands + 4 * s,
+              b + tile * (kTile * MOEP_TILE_ROW_BYTES / 16) + step % 4 * 2);
         }
         wgmma_commit_group();
       }

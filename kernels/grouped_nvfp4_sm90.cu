@@ -3,10 +3,11 @@
 //
 // A block works on units of 256 weight rows and up to 128 tokens. Its warpgroups
 // unpack weights into registers, the A operand of wgmma, while the tensor cores work on
-// the operands before; another warpgroup copies. Units of more than 32 tokens have two
+// the operands before; another warpgroup copies. Tiles of more than 64 tokens have two
 // warpgroups of two m64 tiles each, for their registers; others have four of one tile
 // each: warps to hide the unpacking, which bounds them.
 
+#include "kernels/grouped_copy_sm90.cuh"
 #include "kernels/grouped_narrow_sm90.cuh"
 #include "kernels/grouped_store_sm90.cuh"
 #include "kernels/grouped_wide_sm90.cuh"
@@ -24,41 +25,31 @@ struct GroupedParams {
   GroupedPipe pipe;
 };
 
-// A tile's kernel.
+// A tile's kernel. Its units take the narrowest of two or three widths that holds them:
+// a kernel of more widths is more than the compiler finds registers for.
 template <int kTile>
 struct Shape {
-  static constexpr int kM = kTile > 32 ? 2 : 1;
-  static constexpr uint32_t kWarpgroups = 4 / kM;
-  static constexpr uint32_t kThreads = (kWarpgroups + 1) * kGroupThreads;
-};
-
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-
-// Its units take the narrowest of two or three widths that holds them: a kernel of
-// more widths is more than the compiler finds registers for.
-template <int kTile>
-struct Widths {
+  static constexpr int kM = kTile > 64 ? 2 : 1;
+  static constexpr bool kOneRing = kTile <= 32;
   static constexpr int kMiddle = kTile == 128 ? 112 : kTile;
   static constexpr int kNarrow = kTile == 128 ? 80
                                  : kTile > 64 ? 64
                                  : kTile > 8  ? kTile / 2
                                               : kTile;
+  static constexpr uint32_t kWarpgroups = 4 / kM;
+  static constexpr uint32_t kThreads = (kWarpgroups + 1) * kGroupThreads;
+  static constexpr int kConsumerRegisters = kM == 2 ? 224 : 104;
+  static constexpr int kProducerRegisters = kM == 2 ? 56 : 64;
 };
 
-// Of a thread, once the warpgroups know what they do; together at most what the block
-// starts with: 384 x 168 or 640 x 96.
-template <int kTile>
-struct Registers {
-  static constexpr bool kWide = Shape<kTile>::kM == 2;
-  static constexpr int kConsumer = kWide ? 224 : 104;
-  static constexpr int kProducer = kWide ? 56 : 64;
-};
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
 // A unit's totals, segments added in ascending order.
-template <int kN, int kM>
-__device__ __forceinline__ void multiply(const GroupedBlock& block,
-                                         uint32_t region, Consumer& at,
-                                         float (&acc)[kM][kN / 2]) {
+template <int kN, int kTile>
+__device__ __forceinline__ void multiply(
+    const GroupedBlock& block, uint32_t region, Consumer& at,
+    float (&acc)[Shape<kTile>::kM][kN / 2]) {
+  constexpr int kM = Shape<kTile>::kM;
   const uint32_t blocks = moep_ceil_div(block.k, MOEP_BLOCK_K);
   uint32_t from = 0;
   do {  // at least once: acc is never live before this place
@@ -69,8 +60,8 @@ __device__ __forceinline__ void multiply(const GroupedBlock& block,
       for (int i = 0; i < kN / 2; i++) acc[m][i] = 0.0f;
       wgmma_hold(acc[m]);
     }
-    if constexpr (kM == 1) {
-      multiply_narrow<kN>(block, at, from, to, acc);
+    if constexpr (Shape<kTile>::kOneRing) {
+      multiply_narrow<kN, kTile>(block, at, from, to, acc);
     } else {
       multiply_wide<kN, kM>(block, at, from, to, blocks, acc);
     }
@@ -81,13 +72,14 @@ __device__ __forceinline__ void multiply(const GroupedBlock& block,
   } while (from < blocks);
 }
 
-template <bool kUp, int kN, int kM>
+template <bool kUp, int kN, int kTile>
 __device__ __forceinline__ void run_unit(const GroupedParams& params,
                                          const GroupedBlock& block,
                                          uint32_t index, uint32_t region,
                                          Consumer& at) {
+  constexpr int kM = Shape<kTile>::kM;
   float acc[kM][kN / 2];
-  multiply<kN, kM>(block, region, at, acc);
+  multiply<kN, kTile>(block, region, at, acc);
   // Found again rather than kept in registers.
   const GroupedWork unit = unit_at(params.args, block, index);
   if constexpr (kUp) {
@@ -101,18 +93,17 @@ template <bool kUp, int kTile>
 __device__ __forceinline__ void consume(const GroupedParams& params,
                                         const GroupedBlock& block) {
   using S = Shape<kTile>;
-  using W = Widths<kTile>;
   const uint32_t region =
       block.region + consumer_group() * params.pipe.region_bytes;
   Consumer at = {};
   each_unit(params.args, block, [&](uint32_t index) {
     const uint32_t count = unit_at(params.args, block, index).tokens;
-    if (W::kNarrow < kTile && count <= W::kNarrow) {
-      run_unit<kUp, W::kNarrow, S::kM>(params, block, index, region, at);
-    } else if (W::kMiddle < kTile && count <= W::kMiddle) {
-      run_unit<kUp, W::kMiddle, S::kM>(params, block, index, region, at);
+    if (S::kNarrow < kTile && count <= S::kNarrow) {
+      run_unit<kUp, S::kNarrow, kTile>(params, block, index, region, at);
+    } else if (S::kMiddle < kTile && count <= S::kMiddle) {
+      run_unit<kUp, S::kMiddle, kTile>(params, block, index, region, at);
     } else {
-      run_unit<kUp, kTile, S::kM>(params, block, index, region, at);
+      run_unit<kUp, kTile, kTile>(params, block, index, region, at);
     }
   });
 }
@@ -134,7 +125,7 @@ __device__ __forceinline__ GroupedBlock make_block(const GroupedParams& params,
   const uint32_t barriers = base + pipe.barriers();
   uint32_t* before = reinterpret_cast<uint32_t*>(memory + pipe.units());
   GroupedBlock block;
-  constexpr bool kOneRing = Shape<kTile>::kM == 1;
+  constexpr bool kOneRing = Shape<kTile>::kOneRing;
   constexpr uint32_t kBarriers = 2 * kMaxStages * 8;
   block.tokens = {base, pipe.token_stage, barriers, pipe.token_stages};
   block.weights = {base + pipe.weights(), kBlockRows * pipe.weight_row,
@@ -146,12 +137,11 @@ __device__ __forceinline__ GroupedBlock make_block(const GroupedParams& params,
   block.weight_tiles = kUp ? moep_ceil_div(args.inter, kBlockRows / 2)
                            : moep_ceil_div(args.hidden, kBlockRows);
   block.k = kUp ? args.hidden : args.inter;
-  init_ring(block.tokens, kOneRing ? 1 + 64 + 32 : 1, kWarps);
+  init_ring(block.tokens, kOneRing ? 1 + 2 * kGroupThreads : 1, kWarps);
   if (!kOneRing) {
-    init_ring(block.weights, 64, kWarps);
-    init_ring(block.scales, 32, kWarps);
+    init_ring(block.weights, kWideWeightThreads, kWarps);
+    init_ring(block.scales, kScaleThreads, kWarps);
   }
-  // The copy engine sees them; the other threads do after grouped_tiles' barriers.
   fence_mbarrier_init();
   griddepcontrol_wait();
   griddepcontrol_launch_dependents();
@@ -165,17 +155,14 @@ __device__ __forceinline__ void run_block(const GroupedParams& params) {
   extern __shared__ __align__(1024) uint8_t memory[];
   const GroupedBlock block = make_block<kUp, kTile>(params, memory);
   if (threadIdx.x < kGroupThreads) {
-    setmaxnreg_dec<Registers<kTile>::kProducer>();
-    const uint32_t warp = threadIdx.x / 32;
-    if (warp >= 2) {
-      copy_weights<kUp, S::kM == 1 ? kNarrowRow : kWideRow>(params.args, block);
-    } else if (warp == 1) {
-      copy_scales<kUp>(params.args, block);
-    } else if (threadIdx.x == 0) {
-      copy_tokens<kUp, S::kM == 1 ? 4 : 1>(params.args, block);
+    setmaxnreg_dec<S::kProducerRegisters>();
+    if constexpr (S::kOneRing) {
+      copy_together<kUp>(params.args, block);
+    } else {
+      copy_apart<kUp>(params.args, block);
     }
   } else {
-    setmaxnreg_inc<Registers<kTile>::kConsumer>();
+    setmaxnreg_inc<S::kConsumerRegisters>();
     consume<kUp, kTile>(params, block);
   }
 }
@@ -214,7 +201,7 @@ GroupedPipe pipe_of(const moep_grouped_args& args, uint32_t shared_bytes) {
   GroupedPipe pipe = {};
   pipe.warpgroups = S::kWarpgroups;
   pipe.region_bytes = sums > results ? sums : results;
-  if (kM == 1) {
+  if (S::kOneRing) {
     pipe.weight_row = kNarrowRow;
     pipe.token_stage = 4 * kTile * MOEP_TILE_ROW_BYTES;
     for (uint32_t count = 1; count <= kMaxStages; count++) {

@@ -127,7 +127,6 @@ __device__ __forceinline__ uint32_t narrow_target(uint32_t i) {
 template <uint32_t kTiles>
 __device__ __forceinline__ void narrow_copy_weights(
     const NarrowFeed& feed, const NarrowWeights& weights, uint32_t stage) {
-  const uint64_t policy = createpolicy_evict_first();
   if (threadIdx.x % 8 * 8 >= feed.left) return;
 #pragma unroll
   for (uint32_t i = 0; i < kTiles * 4; i++) {
@@ -135,7 +134,7 @@ __device__ __forceinline__ void narrow_copy_weights(
     const uint16_t* from = i % 4 < 2 ? feed.low : feed.high;
     cp_async_16(stage + narrow_target(i) + i * 4 * kNarrowRowBytes,
                 from + i / 4 * weights.tile_step + i % 2 * 4 * weights.pitch,
-                policy);
+                kEvictFirst);
   }
 }
 

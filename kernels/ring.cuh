@@ -73,16 +73,15 @@ __device__ __forceinline__ void nv_copy(Source& source, uint32_t stage,
                                         uint32_t target) {
   const uint32_t lane = threadIdx.x % 32, to = stage + target;
   const bool whole = source.left > kHalfK;
-  const uint64_t policy = createpolicy_evict_first();
 #pragma unroll
   for (uint32_t i = 0; i < 4; i++) {
     const uint8_t* from =
         (i < 2 ? source.low : source.high) + i % 2 * source.step;
-    cp_async_16(to + i * 4 * kNvRow, from, policy);
-    if (whole) cp_async_16(to + i * 4 * kNvRow + 128, from + 128, policy);
+    cp_async_16(to + i * 4 * kNvRow, from, kEvictFirst);
+    if (whole) cp_async_16(to + i * 4 * kNvRow + 128, from + 128, kEvictFirst);
   }
   if (whole || lane % 2 == 0) {
-    cp_async_16(stage + kNvScales + lane * 16, source.scale, policy);
+    cp_async_16(stage + kNvScales + lane * 16, source.scale, kEvictFirst);
   }
   source.low += kNvRow;
   source.high += kNvRow;
@@ -94,7 +93,6 @@ __device__ __forceinline__ void nv_copy(Source& source, uint32_t stage,
 // are in different banks.
 __device__ __forceinline__ void bf_copy(Source& source, uint32_t stage) {
   const uint32_t lane = threadIdx.x % 32;
-  const uint64_t policy = createpolicy_evict_first();
 #pragma unroll
   for (uint32_t i = 0; i < 2 * kBfRows; i++) {
     const uint32_t r = i / 2, chunk = i % 2 * 32 + lane;
@@ -102,7 +100,7 @@ __device__ __forceinline__ void bf_copy(Source& source, uint32_t stage) {
     cp_async_16(
         stage + r * kBfRow + (chunk ^ (r & 1) << 1) * 16,
         (r < 2 ? source.low : source.high) + r % 2 * source.step + i % 2 * 512,
-        policy);
+        kEvictFirst);
   }
   source.low += kBfRow;
   source.high += kBfRow;
