@@ -1,5 +1,4 @@
-// The warpgroup of a block of the grouped kernel that fills the rings. Each kind of copy
-// arrives at its stage's barrier itself, once a thread.
+// The warpgroup of a block of the grouped kernel that fills the rings.
 
 #ifndef MOEPLAN_KERNELS_GROUPED_COPY_SM90_CUH_
 #define MOEPLAN_KERNELS_GROUPED_COPY_SM90_CUH_
@@ -19,12 +18,13 @@ __device__ __forceinline__ const uint8_t* warp_pointer(const uint8_t* pointer) {
   return reinterpret_cast<const uint8_t*>(uint64_t{high} << 32 | low);
 }
 
-// Weights; kRow bytes of a row make a stage. A thread copies one chunk of every 16th
-// row, so that its rows are of one projection, and its warp's.
-template <bool kUp, uint32_t kRow>
+// Weights, kK a stage, by kThreads threads. A thread copies one chunk of every 16th or
+// 32nd row, so that its rows are of one projection, and its warp's.
+template <bool kUp, uint32_t kK, uint32_t kThreads>
 struct WeightCopy {
-  static constexpr uint32_t kChunks = kRow / 16, kThreads = 16 * kChunks;
-  static constexpr uint32_t kRows = kBlockRows / 16;
+  static constexpr uint32_t kChunks = kK / 32, kApart = kThreads / kChunks;
+  static constexpr uint32_t kRows = kBlockRows / kApart;
+  static_assert(kApart % 16 == 0, "rows of one projection");
   const uint8_t* from;     // the tile's first row, at the next stage's k
   uint32_t offset[kRows];  // of the thread's chunks
 
@@ -43,32 +43,33 @@ struct WeightCopy {
                         uint64_t{first} * pitch);
 #pragma unroll
     for (uint32_t i = 0; i < kRows; i++) {
-      offset[i] =
-          min(weight_row<kUp>(0, i * 16 + row()), last) * pitch + chunk() * 16;
+      offset[i] = min(weight_row<kUp>(0, i * kApart + row()), last) * pitch +
+                  chunk() * 16;
     }
   }
   __device__ __forceinline__ void copy(const GroupedBlock& block, uint32_t k0,
                                        uint32_t stage) {
-    const uint32_t to = block.weights.address(stage) +
-                        (kRow == kNarrowRow ? narrow_place(row(), chunk())
-                                            : row() * kRow + chunk() * 16);
+    const uint32_t to =
+        block.weights.address(stage) + weight_place<kK>(row(), chunk());
     const bool here = k0 + chunk() * 32 < block.k;
 #pragma unroll
     for (uint32_t i = 0; i < kRows; i++) {
-      cp_async_16_or_zero(to + i * 16 * kRow, from + offset[i], here,
+      cp_async_16_or_zero(to + i * kApart * (kK / 2), from + offset[i], here,
                           kEvictFirst);
     }
-    cp_async_mbarrier_arrive_noinc(block.weights.full(stage));
-    from += kRow;
+    from += kK / 2;
   }
 };
 
-// Scales of kScaleK, by kThreads threads: pieces as wide as the rows' alignment allows.
+// Scales, by kThreads threads: kScaleK into the next slot wherever a stage begins that
+// much, so that most rows' are one copy of 16 bytes. There are as many slots as stages:
+// between two uses of a slot lies at least one use of each stage.
 template <bool kUp, uint32_t kThreads>
 struct ScaleCopy {
   static constexpr uint32_t kRows = kBlockRows / kThreads;
   const uint8_t* from;
   uint32_t offset[kRows];
+  RingPlace slot;
 
   __device__ __forceinline__ void start(const moep_grouped_args& args,
                                         const GroupedBlock& block,
@@ -83,29 +84,31 @@ struct ScaleCopy {
     }
   }
   __device__ __forceinline__ void copy(const GroupedBlock& block, uint32_t k0,
-                                       uint32_t stage) {
+                                       uint32_t) {
+    if (k0 % kScaleK != 0) return;
     const uint32_t to =
-        block.scales.address(stage) + threadIdx.x % kThreads * kScaleRow;
+        block.scales.address(slot.stage) + threadIdx.x % kThreads * kScaleRow;
     const uint32_t bytes = min(block.k - k0, kScaleK) / 16;
 #pragma unroll
     for (uint32_t i = 0; i < kRows; i++) {
       const uint32_t place = to + i * kThreads * kScaleRow;
       const uint8_t* at = from + offset[i];
-      if (block.k / 16 % 16 == 0) {
+      if (block.k % kScaleK == 0) {
         cp_async_16(place, at);
       } else {
 #pragma unroll 1
         for (uint32_t b = 0; b < bytes; b += 4) cp_async_4(place + b, at + b);
       }
     }
-    cp_async_mbarrier_arrive_noinc(block.scales.full(stage));
     from += kScaleRow;
+    slot.advance(block.scales);
   }
 };
 
-// Activations, by thread 0; kTiles tiles of 64 k make a stage.
-template <bool kUp, uint32_t kTiles>
+// Activations, kK a stage, by thread 0.
+template <bool kUp, uint32_t kK>
 struct TokenCopy {
+  static constexpr uint32_t kTiles = kK / MOEP_TILE_K;
   const uint16_t* from;
   uint32_t bytes;  // of a tile
   uint64_t pitch;  // elements from a tile to the next
@@ -132,8 +135,8 @@ struct TokenCopy {
   }
 };
 
-// Fills a ring, for each unit of the block in order, with stages of kStep k.
-template <uint32_t kStep, typename... Copies>
+// Fills a ring with stages of kK, for each unit of the block in order.
+template <uint32_t kK, typename... Copies>
 __device__ __forceinline__ void fill_ring(const moep_grouped_args& args,
                                           const GroupedBlock& block,
                                           const Ring& ring, Copies... copies) {
@@ -142,9 +145,10 @@ __device__ __forceinline__ void fill_ring(const moep_grouped_args& args,
   each_unit(args, block, [&](uint32_t index) {
     const GroupedWork unit = unit_at(args, block, index);
     (copies.start(args, block, unit), ...);
-    for (uint32_t k0 = 0; k0 < padded; k0 += kStep) {
+    for (uint32_t k0 = 0; k0 < padded; k0 += kK) {
       mbarrier_wait(ring.empty(place.stage), place.parity ^ 1);
       (copies.copy(block, k0, place.stage), ...);
+      cp_async_mbarrier_arrive_noinc(ring.full(place.stage));
       place.advance(ring);
     }
   });
@@ -152,32 +156,34 @@ __device__ __forceinline__ void fill_ring(const moep_grouped_args& args,
   cp_async_wait_group<0>();
 }
 
-// Threads that arrive at a stage's barrier.
-constexpr uint32_t kScaleThreads = 32;
-constexpr uint32_t kWideWeightThreads = WeightCopy<true, kWideRow>::kThreads;
+// Arrivals at a stage's barrier: the copying threads, and one for the bytes of tokens.
+constexpr uint32_t kNarrowCopiers = kGroupThreads + 1;
+constexpr uint32_t kTokenCopiers = 32 + 1, kWeightCopiers = 64,
+                   kScaleCopiers = 32;
 
 // One ring, by all.
-template <bool kUp>
+template <bool kUp, uint32_t kK>
 __device__ __forceinline__ void copy_together(const moep_grouped_args& args,
                                               const GroupedBlock& block) {
-  fill_ring<kScaleK>(args, block, block.tokens, TokenCopy<kUp, 4>(),
-                     WeightCopy<kUp, kNarrowRow>(),
-                     ScaleCopy<kUp, kGroupThreads>());
+  fill_ring<kK>(args, block, block.tokens, TokenCopy<kUp, kK>(),
+                WeightCopy<kUp, kK, kGroupThreads>(),
+                ScaleCopy<kUp, kGroupThreads>());
 }
 
-// Three rings: one warp's first thread, one warp, two warps.
+// Three rings: one warp for tokens, one for scales, two for weights.
 template <bool kUp>
 __device__ __forceinline__ void copy_apart(const moep_grouped_args& args,
                                            const GroupedBlock& block) {
   const uint32_t warp = threadIdx.x / 32;
   if (warp >= 2) {
-    fill_ring<2 * kWideRow>(args, block, block.weights,
-                            WeightCopy<kUp, kWideRow>());
+    fill_ring<kWideWeights>(args, block, block.weights,
+                            WeightCopy<kUp, kWideWeights, kWeightCopiers>());
   } else if (warp == 1) {
     fill_ring<kScaleK>(args, block, block.scales,
-                       ScaleCopy<kUp, kScaleThreads>());
+                       ScaleCopy<kUp, kScaleCopiers>());
   } else {
-    fill_ring<MOEP_TILE_K>(args, block, block.tokens, TokenCopy<kUp, 1>());
+    fill_ring<kWideTokens>(args, block, block.tokens,
+                           TokenCopy<kUp, kWideTokens>());
   }
 }
 

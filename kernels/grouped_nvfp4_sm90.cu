@@ -18,7 +18,7 @@ namespace {
 using namespace moep;
 
 // As lib/choose.c has them.
-#define MOEP_TILES(X) X(8) X(16) X(32) X(64) X(96) X(128)
+#define MOEP_TILES(X) X(8) X(16) X(32) X(48) X(64) X(80) X(96) X(128)
 
 struct GroupedParams {
   moep_grouped_args args;
@@ -29,13 +29,14 @@ struct GroupedParams {
 // a kernel of more widths is more than the compiler finds registers for.
 template <int kTile>
 struct Shape {
-  static constexpr int kM = kTile > 64 ? 2 : 1;
-  static constexpr bool kOneRing = kTile <= 32;
+  static constexpr int kM = kTile > 80 ? 2 : 1;
   static constexpr int kMiddle = kTile == 128 ? 112 : kTile;
-  static constexpr int kNarrow = kTile == 128 ? 80
-                                 : kTile > 64 ? 64
-                                 : kTile > 8  ? kTile / 2
-                                              : kTile;
+  static constexpr int kNarrow = kTile == 128  ? 80
+                                 : kTile >= 80 ? 64
+                                 : kTile == 64 ? 48
+                                 : kTile == 48 ? 32
+                                 : kTile > 8   ? kTile / 2
+                                               : kTile;
   static constexpr uint32_t kWarpgroups = 4 / kM;
   static constexpr uint32_t kThreads = (kWarpgroups + 1) * kGroupThreads;
   static constexpr int kConsumerRegisters = kM == 2 ? 224 : 104;
@@ -60,8 +61,8 @@ __device__ __forceinline__ void multiply(
       for (int i = 0; i < kN / 2; i++) acc[m][i] = 0.0f;
       wgmma_hold(acc[m]);
     }
-    if constexpr (Shape<kTile>::kOneRing) {
-      multiply_narrow<kN, kTile>(block, at, from, to, acc);
+    if constexpr (kM == 1) {
+      multiply_narrow<kN, kTile>(block, at, from, to, blocks, acc);
     } else {
       multiply_wide<kN, kM>(block, at, from, to, blocks, acc);
     }
@@ -125,10 +126,10 @@ __device__ __forceinline__ GroupedBlock make_block(const GroupedParams& params,
   const uint32_t barriers = base + pipe.barriers();
   uint32_t* before = reinterpret_cast<uint32_t*>(memory + pipe.units());
   GroupedBlock block;
-  constexpr bool kOneRing = Shape<kTile>::kOneRing;
+  constexpr bool kOneRing = Shape<kTile>::kM == 1;
   constexpr uint32_t kBarriers = 2 * kMaxStages * 8;
   block.tokens = {base, pipe.token_stage, barriers, pipe.token_stages};
-  block.weights = {base + pipe.weights(), kBlockRows * pipe.weight_row,
+  block.weights = {base + pipe.weights(), pipe.weight_stage,
                    barriers + (kOneRing ? 0 : kBarriers), pipe.weight_stages};
   block.scales = {base + pipe.scales(), kScaleStage,
                   barriers + (kOneRing ? 0 : 2 * kBarriers), pipe.scale_stages};
@@ -137,10 +138,10 @@ __device__ __forceinline__ GroupedBlock make_block(const GroupedParams& params,
   block.weight_tiles = kUp ? moep_ceil_div(args.inter, kBlockRows / 2)
                            : moep_ceil_div(args.hidden, kBlockRows);
   block.k = kUp ? args.hidden : args.inter;
-  init_ring(block.tokens, kOneRing ? 1 + 2 * kGroupThreads : 1, kWarps);
+  init_ring(block.tokens, kOneRing ? kNarrowCopiers : kTokenCopiers, kWarps);
   if (!kOneRing) {
-    init_ring(block.weights, kWideWeightThreads, kWarps);
-    init_ring(block.scales, kScaleThreads, kWarps);
+    init_ring(block.weights, kWeightCopiers, kWarps);
+    init_ring(block.scales, kScaleCopiers, kWarps);
   }
   fence_mbarrier_init();
   griddepcontrol_wait();
@@ -156,8 +157,8 @@ __device__ __forceinline__ void run_block(const GroupedParams& params) {
   const GroupedBlock block = make_block<kUp, kTile>(params, memory);
   if (threadIdx.x < kGroupThreads) {
     setmaxnreg_dec<S::kProducerRegisters>();
-    if constexpr (S::kOneRing) {
-      copy_together<kUp>(params.args, block);
+    if constexpr (S::kM == 1) {
+      copy_together<kUp, kNarrowStage<kTile>>(params.args, block);
     } else {
       copy_apart<kUp>(params.args, block);
     }
@@ -201,9 +202,10 @@ GroupedPipe pipe_of(const moep_grouped_args& args, uint32_t shared_bytes) {
   GroupedPipe pipe = {};
   pipe.warpgroups = S::kWarpgroups;
   pipe.region_bytes = sums > results ? sums : results;
-  if (S::kOneRing) {
-    pipe.weight_row = kNarrowRow;
-    pipe.token_stage = 4 * kTile * MOEP_TILE_ROW_BYTES;
+  if (kM == 1) {
+    constexpr uint32_t kK = kNarrowStage<kTile>;
+    pipe.token_stage = kTile * kK * 2;
+    pipe.weight_stage = kBlockRows * kK / 2;
     for (uint32_t count = 1; count <= kMaxStages; count++) {
       GroupedPipe more = pipe;
       more.token_stages = more.weight_stages = more.scale_stages = count;
@@ -212,8 +214,8 @@ GroupedPipe pipe_of(const moep_grouped_args& args, uint32_t shared_bytes) {
     }
     return pipe;
   }
-  pipe.weight_row = kWideRow;
-  pipe.token_stage = kTile * MOEP_TILE_ROW_BYTES;
+  pipe.token_stage = kTile * kWideTokens * 2;
+  pipe.weight_stage = kBlockRows * kWideWeights / 2;
   pipe.token_stages = 3;
   pipe.weight_stages = 2;
   pipe.scale_stages = 2;

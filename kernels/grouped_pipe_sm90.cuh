@@ -1,7 +1,7 @@
 // Shared memory of a block of the grouped kernel: rings of stages between the warps
 // that copy and those that multiply. Wide tiles have a ring for each operand, of 64 k of
 // tokens, 256 of scales and 128 of weights a stage; narrow ones have one ring whose
-// stages hold 256 k of all three.
+// stages hold 128 or 256 k, and beside it slots of scales.
 
 #ifndef MOEPLAN_KERNELS_GROUPED_PIPE_SM90_CUH_
 #define MOEPLAN_KERNELS_GROUPED_PIPE_SM90_CUH_
@@ -14,18 +14,19 @@ namespace moep {
 
 constexpr uint32_t kBlockRows = 256;     // of weights
 constexpr uint32_t kGroupThreads = 128;  // of a warpgroup
-constexpr uint32_t kNarrowRow = 128;     // bytes of a weight row in a stage
-constexpr uint32_t kWideRow = 64;
-constexpr uint32_t kScaleK = 256;
+constexpr uint32_t kScaleK = 256;        // of a stage or slot of scales
 constexpr uint32_t kScaleRow = kScaleK / 16;
 constexpr uint32_t kScaleStage = kBlockRows * kScaleRow;
+// K of a stage of a wide tile's rings.
+constexpr uint32_t kWideTokens = MOEP_TILE_K;
+constexpr uint32_t kWideWeights = MOEP_BLOCK_K;
 constexpr uint32_t kMaxStages = 8;  // of one ring
 
 // Where a block's shared memory holds what; the same for host and device.
 struct GroupedPipe {
   uint32_t token_stages, weight_stages, scale_stages;
-  uint32_t token_stage;   // bytes of one, a multiple of 1024
-  uint32_t weight_row;    // bytes of a row in a stage of weights
+  uint32_t token_stage;  // bytes of one, a multiple of 1024
+  uint32_t weight_stage;
   uint32_t region_bytes;  // of each warpgroup: segment sums, then results
   uint32_t warpgroups;
 
@@ -33,7 +34,7 @@ struct GroupedPipe {
     return token_stages * token_stage;
   }
   __host__ __device__ uint32_t scales() const {
-    return weights() + weight_stages * kBlockRows * weight_row;
+    return weights() + weight_stages * weight_stage;
   }
   __host__ __device__ uint32_t regions() const {
     return scales() + scale_stages * kScaleStage;
@@ -84,10 +85,12 @@ __device__ __forceinline__ uint32_t consumer_group() {
   return threadIdx.x / kGroupThreads - 1;
 }
 
-// Where 16-byte chunk `chunk` of a row lies in a narrow stage of weights: two rows of a
-// quarter warp are in different banks.
-__device__ __forceinline__ uint32_t narrow_place(uint32_t row, uint32_t chunk) {
-  return row * kNarrowRow + (chunk ^ (row & 1) << 2) * 16;
+// Where 16-byte chunk `chunk` of a row lies in a stage of weights of kK: what a quarter
+// warp reads, four chunks of two rows, is in different banks.
+template <uint32_t kK>
+__device__ __forceinline__ uint32_t weight_place(uint32_t row, uint32_t chunk) {
+  constexpr uint32_t kRow = kK / 2;
+  return row * kRow + (kRow == 128 ? chunk ^ (row & 1) << 2 : chunk) * 16;
 }
 
 // What a block works from.

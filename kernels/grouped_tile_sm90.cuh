@@ -13,7 +13,7 @@ namespace moep {
 
 constexpr uint32_t kBlocksOfSegment = MOEP_SEGMENT_K / MOEP_BLOCK_K;
 
-// A warpgroup's place in its rings. Narrow tiles use `tokens` for all.
+// A warpgroup's place in its rings. Narrow tiles use `tokens` for weights too.
 struct Consumer {
   RingPlace tokens, weights, scales;
   uint32_t scale_half;    // the block's half of the stage of scales
@@ -21,9 +21,10 @@ struct Consumer {
   bool behind;
 };
 
-__device__ __forceinline__ void release(uint32_t barrier) {
+// The warp is done with a stage, if `on`.
+__device__ __forceinline__ void release(uint32_t barrier, bool on = true) {
   __syncwarp();
-  if (threadIdx.x % 32 == 0) mbarrier_arrive(barrier);
+  mbarrier_arrive_if(barrier, on && threadIdx.x % 32 == 0);
 }
 
 // Row g of this warp's m16 in the block's tile, of kM m64 tiles a warpgroup.

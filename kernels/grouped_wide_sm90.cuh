@@ -22,8 +22,9 @@ __device__ __forceinline__ void take_weights(const GroupedBlock& block,
 #pragma unroll
   for (int m = 0; m < kM; m++) {
     const uint32_t r = row + m * 64;
-    out[m].weight[0] = ld_shared_v4(stage + r * 64 + t * 16);
-    out[m].weight[1] = ld_shared_v4(stage + (r + 8) * 64 + t * 16);
+    out[m].weight[0] = ld_shared_v4(stage + weight_place<kWideWeights>(r, t));
+    out[m].weight[1] =
+        ld_shared_v4(stage + weight_place<kWideWeights>(r + 8, t));
     out[m].scale[0] = ld_shared_u16(scales + r * kScaleRow);
     out[m].scale[1] = ld_shared_u16(scales + (r + 8) * kScaleRow);
   }
@@ -62,9 +63,7 @@ __device__ __forceinline__ void multiply_block(const GroupedBlock& block,
       const int j = 2 * half + i / kM, m = i % kM;
       // The group before the last has left its operands' registers.
       wgmma_wait_group<1>();
-      if (i == 1 && at.behind) {
-        release(block.tokens.empty(at.token_behind));
-      }
+      if (i == 1) release(block.tokens.empty(at.token_behind), at.behind);
       uint32_t(&operands)[8] = a[i % 2];
       dequantise(weights[m], scale[m], j, operands);
       wgmma_fence();

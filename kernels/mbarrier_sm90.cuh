@@ -25,6 +25,18 @@ __device__ __forceinline__ void mbarrier_arrive(uint32_t barrier) {
                : "memory");
 }
 
+// Without a branch: one between two groups of wgmma may make the compiler serialise them.
+__device__ __forceinline__ void mbarrier_arrive_if(uint32_t barrier, bool on) {
+  asm volatile(
+      "{\n"
+      ".reg .pred on;\n"
+      "setp.ne.u32 on, %1, 0;\n"
+      "@on mbarrier.arrive.shared::cta.b64 _, [%0];\n"
+      "}\n" ::"r"(barrier),
+      "r"(static_cast<uint32_t>(on))
+      : "memory");
+}
+
 // Arrive at the barrier of block `rank` of the cluster that stands where
 // `barrier` stands in this block.
 __device__ __forceinline__ void mbarrier_arrive_cluster(uint32_t barrier,

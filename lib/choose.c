@@ -9,8 +9,8 @@
 
 /* Ascending, "base" (the plain mma.sync tile) last. */
 static const struct moep_tile tiles[] = {
-    {"n8", 8},   {"n16", 16},   {"n32", 32},  {"n64", 64},
-    {"n96", 96}, {"n128", 128}, {"base", 64},
+    {"n8", 8},   {"n16", 16}, {"n32", 32}, {"n48", 48},   {"n64", 64},
+    {"n80", 80}, {"n96", 96}, {"n128", 128}, {"base", 64},
 };
 
 enum { TILE_COUNT = sizeof(tiles) / sizeof(*tiles), WIDEST = TILE_COUNT - 2 };

@@ -265,6 +265,8 @@ const Case kCases[] = {
     {128, 64, 5, 2, 24, 16, 2, Skew::kUnfilled},
     {64, 64, 9, 4, 9, 32, 5, Skew::kEven},
     {320, 192, 5, 3, 40, 64, 3, Skew::kUnfilled},
+    {320, 64, 3, 2, 70, 48, 2, Skew::kFewExperts},
+    {2112, 64, 2, 1, 90, 80, 1, Skew::kFewExperts},
     {128, 64, 3, 1, 110, 96, 2, Skew::kFewExperts},
     {192, 64, 3, 2, 70, 128, 2, Skew::kFewExperts},
     {128, 128, 3, 1, 170, 128, 2, Skew::kFewExperts},

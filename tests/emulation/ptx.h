@@ -119,6 +119,9 @@ inline void fence_mbarrier_init() {}
 inline void mbarrier_arrive(uint32_t barrier) {
   emulation::BarrierArrive(barrier);
 }
+inline void mbarrier_arrive_if(uint32_t barrier, bool on) {
+  if (on) mbarrier_arrive(barrier);
+}
 inline void mbarrier_arrive_expect_tx(uint32_t barrier, uint32_t bytes) {
   emulation::BarrierExpect(barrier, bytes);
 }
