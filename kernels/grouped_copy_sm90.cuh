@@ -55,7 +55,7 @@ struct WeightCopy {
 #pragma unroll
     for (uint32_t i = 0; i < kRows; i++) {
       cp_async_16_or_zero(to + i * kApart * (kK / 2), from + offset[i], here,
-                          kEvictFirst);
+                          evict_first());
     }
     from += kK / 2;
   }

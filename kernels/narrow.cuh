@@ -134,7 +134,7 @@ __device__ __forceinline__ void narrow_copy_weights(
     const uint16_t* from = i % 4 < 2 ? feed.low : feed.high;
     cp_async_16(stage + narrow_target(i) + i * 4 * kNarrowRowBytes,
                 from + i / 4 * weights.tile_step + i % 2 * 4 * weights.pitch,
-                kEvictFirst);
+                evict_first());
   }
 }
 

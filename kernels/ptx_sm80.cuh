@@ -68,9 +68,17 @@ __device__ __forceinline__ uint32_t ld_global_nc_u8(const void* address) {
 }
 
 // Cache policy of what is read once: it shall not push code and activations out of
-// the L2. What createpolicy.fractional.L2::evict_first gives for all of what is
-// accessed (CUTLASS's CacheHintSm90 has the same figure); a constant needs no registers.
-constexpr uint64_t kEvictFirst = 0x12F0000000000000;
+// the L2. From sm_90 on what createpolicy gives is a constant, which needs no registers
+// (CUTLASS's CacheHintSm90 has it; tests/contract_gpu_test.cc compares it).
+__device__ __forceinline__ uint64_t evict_first() {
+#if __CUDA_ARCH__ >= 900
+  return 0x12F0000000000000;
+#else
+  uint64_t policy;
+  asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+  return policy;
+#endif
+}
 
 // Asynchronous copies of what is read once into shared memory, past the L1, in
 // groups. Addresses of shared memory are 32-bit.

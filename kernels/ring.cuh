@@ -77,11 +77,12 @@ __device__ __forceinline__ void nv_copy(Source& source, uint32_t stage,
   for (uint32_t i = 0; i < 4; i++) {
     const uint8_t* from =
         (i < 2 ? source.low : source.high) + i % 2 * source.step;
-    cp_async_16(to + i * 4 * kNvRow, from, kEvictFirst);
-    if (whole) cp_async_16(to + i * 4 * kNvRow + 128, from + 128, kEvictFirst);
+    cp_async_16(to + i * 4 * kNvRow, from, evict_first());
+    if (whole)
+      cp_async_16(to + i * 4 * kNvRow + 128, from + 128, evict_first());
   }
   if (whole || lane % 2 == 0) {
-    cp_async_16(stage + kNvScales + lane * 16, source.scale, kEvictFirst);
+    cp_async_16(stage + kNvScales + lane * 16, source.scale, evict_first());
   }
   source.low += kNvRow;
   source.high += kNvRow;
@@ -100,7 +101,7 @@ __device__ __forceinline__ void bf_copy(Source& source, uint32_t stage) {
     cp_async_16(
         stage + r * kBfRow + (chunk ^ (r & 1) << 1) * 16,
         (r < 2 ? source.low : source.high) + r % 2 * source.step + i % 2 * 512,
-        kEvictFirst);
+        evict_first());
   }
   source.low += kBfRow;
   source.high += kBfRow;

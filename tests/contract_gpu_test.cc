@@ -222,4 +222,14 @@ INSTANTIATE_TEST_SUITE_P(, ContractMma,
                          testing::Values(moep_probe_natural, moep_probe_ring),
                          OrderName);
 
+/* ---- copies ---- */
+
+TEST(ContractPolicy, TheConstantIsWhatCreatepolicyMakes) {
+  MOEP_NEEDS_SM90();
+  uint64_t policies[2] = {};
+  ASSERT_CUDA(moep_probe_policies(policies));
+  EXPECT_NE(policies[1], 0u);
+  EXPECT_EQ(policies[0], policies[1]);
+}
+
 }  // namespace

@@ -162,6 +162,13 @@ __global__ void chains_kernel(const moep_probe_chain* chains,
   store(values, d + (uint64_t{blockIdx.y} * 64 + first) * 8);
 }
 
+__global__ void policies_kernel(uint64_t* policies) {
+  uint64_t made;
+  asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(made));
+  policies[0] = moep::evict_first();
+  policies[1] = made;
+}
+
 }  // namespace
 
 cudaError_t moep_probe_hash(enum moep_probe probe, uint32_t first_block,
@@ -188,6 +195,13 @@ cudaError_t moep_probe_products(struct moep_probe_product_table* products_out) {
   if (products.error() != cudaSuccess) return products.error();
   products_kernel<<<16, 127>>>(products.as<moep_probe_product_table>());
   return copy_back(products, 1, products_out);
+}
+
+cudaError_t moep_probe_policies(uint64_t policies_out[2]) {
+  const Buffer policies(2 * sizeof(uint64_t));
+  if (policies.error() != cudaSuccess) return policies.error();
+  policies_kernel<<<1, 1>>>(policies.as<uint64_t>());
+  return copy_back(policies, 2, policies_out);
 }
 
 cudaError_t moep_probe_steps(const struct moep_probe_step* steps,

@@ -196,6 +196,9 @@ struct moep_probe_product_table {
 
 cudaError_t moep_probe_products(struct moep_probe_product_table* products_out);
 
+/* The cache policy that copies take, and the one that createpolicy makes. */
+cudaError_t moep_probe_policies(uint64_t policies_out[2]);
+
 /* A record of cases/mma_step_sm90.bin: d = a . b + c. */
 struct moep_probe_step {
   uint16_t a[16], b[16];

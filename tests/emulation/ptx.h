@@ -22,7 +22,7 @@ namespace moep {
 
 inline void griddepcontrol_wait() {}
 inline void griddepcontrol_launch_dependents() {}
-constexpr uint64_t kEvictFirst = 0;
+inline uint64_t evict_first() { return 0; }
 
 inline void emulated_copy(uint32_t to, const void* from, uint32_t bytes) {
   emulation::Require(reinterpret_cast<uintptr_t>(from) % bytes == 0 &&
