@@ -3,9 +3,9 @@
 //
 // A block works on units of 256 weight rows and up to 128 tokens. Its warpgroups
 // unpack weights into registers, the A operand of wgmma, while the tensor cores work on
-// the operands before; another warpgroup copies. Tiles of more than 64 tokens have two
-// warpgroups of two m64 tiles each, for their registers; others have four of one tile
-// each: warps to hide the unpacking, which bounds them.
+// the operands before; another warpgroup copies. Tiles of up to 80 tokens have four
+// warpgroups of one m64 tile each: warps to hide the unpacking, which bounds them. Wider
+// ones have two of two each, for their registers.
 
 #include "kernels/grouped_copy_sm90.cuh"
 #include "kernels/grouped_narrow_sm90.cuh"
