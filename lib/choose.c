@@ -9,7 +9,7 @@
 
 /* Ascending, "base" (the plain mma.sync tile) last. */
 static const struct moep_tile tiles[] = {
-    {"n8", 8},   {"n16", 16}, {"n32", 32}, {"n48", 48},   {"n64", 64},
+    {"n8", 8},   {"n16", 16}, {"n32", 32},   {"n48", 48},  {"n64", 64},
     {"n80", 80}, {"n96", 96}, {"n128", 128}, {"base", 64},
 };
 

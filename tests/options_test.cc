@@ -43,9 +43,10 @@ TEST(Options, BadValuesAreRefused) {
                       ": must be 9 to 1048576");
   }
   for (const char* tile : {"", "n7", "n8 ", "N8", "8", "wide"}) {
-    ExpectRefused([=](auto& o) { o.tile = tile; }, bad,
-                  std::string("cannot plan tile \"") + tile +
-                      "\": must be n8, n16, n32, n48, n64, n80, n96, n128 or base");
+    ExpectRefused(
+        [=](auto& o) { o.tile = tile; }, bad,
+        std::string("cannot plan tile \"") + tile +
+            "\": must be n8, n16, n32, n48, n64, n80, n96, n128 or base");
   }
   for (int type : {2, 3, 4, 5, -1}) {
     ExpectRefused(
