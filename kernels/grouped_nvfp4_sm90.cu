@@ -25,11 +25,20 @@ struct GroupedParams {
   GroupedPipe pipe;
 };
 
-// A tile's kernel. Its units take the narrowest of two or three widths that holds them:
-// a kernel of more widths is more than the compiler finds registers for.
+// A tile's kernel.
 template <int kTile>
 struct Shape {
   static constexpr int kM = kTile > 80 ? 2 : 1;
+  static constexpr uint32_t kWarpgroups = 4 / kM;
+  static constexpr uint32_t kThreads = (kWarpgroups + 1) * kGroupThreads;
+};
+
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+
+// Its units take the narrowest of two or three widths that holds them: a kernel of
+// more widths is more than the compiler finds registers for.
+template <int kTile>
+struct Widths {
   static constexpr int kMiddle = kTile == 128 ? 112 : kTile;
   static constexpr int kNarrow = kTile == 128  ? 80
                                  : kTile >= 80 ? 64
@@ -37,13 +46,16 @@ struct Shape {
                                  : kTile == 48 ? 32
                                  : kTile > 8   ? kTile / 2
                                                : kTile;
-  static constexpr uint32_t kWarpgroups = 4 / kM;
-  static constexpr uint32_t kThreads = (kWarpgroups + 1) * kGroupThreads;
-  static constexpr int kConsumerRegisters = kM == 2 ? 224 : 104;
-  static constexpr int kProducerRegisters = kM == 2 ? 56 : 64;
 };
 
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+// Of a thread, once the warpgroups know what they do; together at most what the block
+// starts with: 384 x 168 or 640 x 96.
+template <int kTile>
+struct Registers {
+  static constexpr bool kWide = Shape<kTile>::kM == 2;
+  static constexpr int kConsumer = kWide ? 224 : 104;
+  static constexpr int kProducer = kWide ? 56 : 64;
+};
 
 // A unit's totals, segments added in ascending order.
 template <int kN, int kTile>
@@ -93,16 +105,16 @@ __device__ __forceinline__ void run_unit(const GroupedParams& params,
 template <bool kUp, int kTile>
 __device__ __forceinline__ void consume(const GroupedParams& params,
                                         const GroupedBlock& block) {
-  using S = Shape<kTile>;
+  using W = Widths<kTile>;
   const uint32_t region =
       block.region + consumer_group() * params.pipe.region_bytes;
   Consumer at = {};
   each_unit(params.args, block, [&](uint32_t index) {
     const uint32_t count = unit_at(params.args, block, index).tokens;
-    if (S::kNarrow < kTile && count <= S::kNarrow) {
-      run_unit<kUp, S::kNarrow, kTile>(params, block, index, region, at);
-    } else if (S::kMiddle < kTile && count <= S::kMiddle) {
-      run_unit<kUp, S::kMiddle, kTile>(params, block, index, region, at);
+    if (W::kNarrow < kTile && count <= W::kNarrow) {
+      run_unit<kUp, W::kNarrow, kTile>(params, block, index, region, at);
+    } else if (W::kMiddle < kTile && count <= W::kMiddle) {
+      run_unit<kUp, W::kMiddle, kTile>(params, block, index, region, at);
     } else {
       run_unit<kUp, kTile, kTile>(params, block, index, region, at);
     }
@@ -143,6 +155,7 @@ __device__ __forceinline__ GroupedBlock make_block(const GroupedParams& params,
     init_ring(block.weights, kWeightCopiers, kWarps);
     init_ring(block.scales, kScaleCopiers, kWarps);
   }
+  // The copy engine sees them; the other threads do after grouped_tiles' barriers.
   fence_mbarrier_init();
   griddepcontrol_wait();
   griddepcontrol_launch_dependents();
@@ -156,14 +169,14 @@ __device__ __forceinline__ void run_block(const GroupedParams& params) {
   extern __shared__ __align__(1024) uint8_t memory[];
   const GroupedBlock block = make_block<kUp, kTile>(params, memory);
   if (threadIdx.x < kGroupThreads) {
-    setmaxnreg_dec<S::kProducerRegisters>();
+    setmaxnreg_dec<Registers<kTile>::kProducer>();
     if constexpr (S::kM == 1) {
       copy_together<kUp, kNarrowStage<kTile>>(params.args, block);
     } else {
       copy_apart<kUp>(params.args, block);
     }
   } else {
-    setmaxnreg_inc<S::kConsumerRegisters>();
+    setmaxnreg_inc<Registers<kTile>::kConsumer>();
     consume<kUp, kTile>(params, block);
   }
 }
