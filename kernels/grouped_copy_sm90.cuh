@@ -4,6 +4,7 @@
 #define MOEPLAN_KERNELS_GROUPED_COPY_SM90_CUH_
 
 #include "kernels/grouped_pipe_sm90.cuh"
+#include "kernels/mbarrier_sm90.cuh"
 #include "kernels/ptx_sm80.cuh"
 #include "kernels/tma_sm90.cuh"
 
@@ -24,7 +25,7 @@ template <bool kUp, uint32_t kK, uint32_t kThreads>
 struct WeightCopy {
   static constexpr uint32_t kChunks = kK / 32, kApart = kThreads / kChunks;
   static constexpr uint32_t kRows = kBlockRows / kApart;
-  static_assert(kApart % 16 == 0, "rows of one projection");
+  static_assert(kApart % 16 == 0 && 32 / kChunks <= 8, "one projection");
   const uint8_t* from;     // the tile's first row, at the next stage's k
   uint32_t offset[kRows];  // of the thread's chunks
 

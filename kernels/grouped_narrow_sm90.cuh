@@ -1,6 +1,6 @@
 // A segment of a narrow unit, by a warpgroup of one m64 tile. Unpacking bounds it, so
-// the loop around it is short: one stage holds weights, scales and tokens behind one
-// barrier, and two or four steps make a group of wgmma.
+// the loop around it is short: weights, scales and tokens of a stage are behind one
+// barrier (scales in slots of their own), and two or four steps make a group of wgmma.
 
 #ifndef MOEPLAN_KERNELS_GROUPED_NARROW_SM90_CUH_
 #define MOEPLAN_KERNELS_GROUPED_NARROW_SM90_CUH_
@@ -45,8 +45,9 @@ __device__ __forceinline__ void multiply_narrow(const GroupedBlock& block,
   for (uint32_t first = from; first < to; first += kHalves) {
     mbarrier_wait(block.tokens.full(at.tokens.stage), at.tokens.parity);
     const uint32_t words = block.weights.address(at.tokens.stage) + own_words;
-    const uint32_t codes = block.scales.address(at.scales.stage) +
-                           (kHalves == 1 ? first % 2 * 8 : 0) + own_codes;
+    const uint32_t codes =
+        block.scales.address(at.scales.stage) +
+        (kHalves == 1 ? first % 2 * (MOEP_BLOCK_K / 16) : 0) + own_codes;
     const uint64_t b = wgmma_descriptor(block.tokens.address(at.tokens.stage));
 #pragma unroll
     for (uint32_t half = 0; half < kHalves; half++) {
@@ -60,7 +61,7 @@ __device__ __forceinline__ void multiply_narrow(const GroupedBlock& block,
         // The group before the last has left its operands' registers.
         wgmma_wait_group<1>();
         if (half == 0 && q == 1) {
-          release(block.tokens.empty(at.token_behind), at.behind);
+          release_if(block.tokens.empty(at.token_behind), at.behind);
         }
         uint32_t* operands = a[q % 2];
 #pragma unroll

@@ -12,6 +12,9 @@
 #include "kernels/grouped_store_sm90.cuh"
 #include "kernels/grouped_wide_sm90.cuh"
 #include "kernels/launch.cuh"
+#include "kernels/mbarrier_sm90.cuh"
+#include "kernels/ptx_sm80.cuh"
+#include "kernels/tma_sm90.cuh"
 
 namespace {
 
@@ -219,7 +222,8 @@ GroupedPipe pipe_of(const moep_grouped_args& args, uint32_t shared_bytes) {
     constexpr uint32_t kK = kNarrowStage<kTile>;
     pipe.token_stage = kTile * kK * 2;
     pipe.weight_stage = kBlockRows * kK / 2;
-    for (uint32_t count = 1; count <= kMaxStages; count++) {
+    // Two at least: a stage is free when the next is full.
+    for (uint32_t count = 2; count <= kMaxStages; count++) {
       GroupedPipe more = pipe;
       more.token_stages = more.weight_stages = more.scale_stages = count;
       if (more.bytes() > shared_bytes) break;

@@ -7,7 +7,6 @@
 #define MOEPLAN_KERNELS_GROUPED_PIPE_SM90_CUH_
 
 #include "kernels/grouped_work.cuh"
-#include "kernels/mbarrier_sm90.cuh"
 #include "kernels/tile_order.h"
 
 namespace moep {

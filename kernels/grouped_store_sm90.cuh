@@ -6,6 +6,7 @@
 
 #include "kernels/grouped_tile_sm90.cuh"
 #include "kernels/swiglu.cuh"
+#include "kernels/tma_sm90.cuh"
 
 namespace moep {
 

@@ -5,6 +5,7 @@
 #define MOEPLAN_KERNELS_GROUPED_TILE_SM90_CUH_
 
 #include "kernels/grouped_pipe_sm90.cuh"
+#include "kernels/mbarrier_sm90.cuh"
 #include "kernels/nvfp4_gemv.cuh"
 #include "kernels/scalar.h"
 #include "kernels/wgmma_rs_sm90.cuh"
@@ -21,10 +22,13 @@ struct Consumer {
   bool behind;
 };
 
-// The warp is done with a stage, if `on`.
-__device__ __forceinline__ void release(uint32_t barrier, bool on = true) {
+// The warp is done with a stage.
+__device__ __forceinline__ void release_if(uint32_t barrier, bool on) {
   __syncwarp();
   mbarrier_arrive_if(barrier, on && threadIdx.x % 32 == 0);
+}
+__device__ __forceinline__ void release(uint32_t barrier) {
+  release_if(barrier, true);
 }
 
 // Row g of this warp's m16 in the block's tile, of kM m64 tiles a warpgroup.

@@ -68,15 +68,19 @@ __device__ __forceinline__ uint32_t ld_global_nc_u8(const void* address) {
 }
 
 // Cache policy of what is read once: it shall not push code and activations out of
-// the L2. From sm_90 on what createpolicy gives is a constant, which needs no registers
-// (CUTLASS's CacheHintSm90 has it; tests/contract_gpu_test.cc compares it).
-__device__ __forceinline__ uint64_t evict_first() {
-#if __CUDA_ARCH__ >= 900
-  return 0x12F0000000000000;
-#else
+// the L2.
+__device__ __forceinline__ uint64_t createpolicy_evict_first() {
   uint64_t policy;
   asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
   return policy;
+}
+// The same. From sm_90 on it is a constant, which needs no registers (CUTLASS's
+// CacheHintSm90 has it; tests/contract_gpu_test.cc compares it).
+__device__ __forceinline__ uint64_t evict_first() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  return 0x12F0000000000000;
+#else
+  return createpolicy_evict_first();
 #endif
 }
 

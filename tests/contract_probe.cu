@@ -163,10 +163,8 @@ __global__ void chains_kernel(const moep_probe_chain* chains,
 }
 
 __global__ void policies_kernel(uint64_t* policies) {
-  uint64_t made;
-  asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(made));
   policies[0] = moep::evict_first();
-  policies[1] = made;
+  policies[1] = moep::createpolicy_evict_first();
 }
 
 }  // namespace

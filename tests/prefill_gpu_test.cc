@@ -77,6 +77,20 @@ TEST(PrefillGpu, EveryChunkAndEveryTile) {
   ExpectRows(gpu, 1, 1000);
 }
 
+// Longer than the rings, with an odd number of blocks of 128 k in up and a scale row of
+// half a slot at the end.
+TEST(PrefillGpu, EveryTileOverRingsThatWrap) {
+  MOEP_NEEDS_GPU();
+  Site host(harness_of(harness_config(2368, 704, 2, 1, 64), 1, 150));
+  GpuSite gpu(host);
+  for (uint32_t rows : {75u, 150u}) {
+    for (const char* tile : kTiles) {
+      ExpectRun(gpu, harness_rows(0, rows), Prefill(tile));
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
 TEST(PrefillGpu, IsTheRuleFromNineRowsOn) {
   MOEP_NEEDS_GPU();
   Site host(harness_of(harness_config(256, 128, 24, 4, 64), 1, 20));
