@@ -300,9 +300,15 @@ template <uint32_t N, typename Args>
 cudaError_t launch_wide(const Args& args, const Rows& rows,
                         const moep_launch& launch, cudaStream_t stream) {
   WideArgs<Args> all = {args, {}};
-  const cudaError_t error = moep::tensor_map_encode(
-      &all.rows, rows.data, args.rows.begin + args.rows.count, shape_of(args).k,
-      rows.stride, N / moep::kWideCluster);
+  const moep::MappedMatrix matrix = {rows.data,
+                                     CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
+                                     sizeof(uint16_t),
+                                     args.rows.begin + args.rows.count,
+                                     shape_of(args).k * sizeof(uint16_t),
+                                     rows.stride * sizeof(uint16_t),
+                                     CU_TENSOR_MAP_L2_PROMOTION_L2_256B};
+  const cudaError_t error =
+      moep::tensor_map_encode(&all.rows, matrix, N / moep::kWideCluster);
   if (error != cudaSuccess) return error;
   moep_launch clusters = launch;
   const uint32_t cluster = cluster_of(launch);

@@ -19,14 +19,50 @@ __device__ __forceinline__ const uint8_t* warp_pointer(const uint8_t* pointer) {
   return reinterpret_cast<const uint8_t*>(uint64_t{high} << 32 | low);
 }
 
-// Weights, kK a stage, by kThreads threads. A thread copies one chunk of every 16th or
-// 32nd row, so that its rows are of one projection, and its warp's.
-template <bool kUp, uint32_t kK, uint32_t kThreads>
+// Weights of a narrow tile, by a warp's first lane: boxes of the matrices' maps.
+template <bool kUp>
+struct WeightBoxes {
+  const moep_tensor_map* map[2];
+  uint32_t row[2];
+
+  __device__ __forceinline__ void start(const moep_grouped_args& args,
+                                        const GroupedBlock&,
+                                        const GroupedWork& unit) {
+    const moep_expert_maps& maps = reinterpret_cast<const moep_expert_maps*>(
+        reinterpret_cast<const uint8_t*>(args.site) +
+        args.site->maps)[unit.expert];
+    map[0] = kUp ? &maps.gate : &maps.down;
+    map[1] = kUp ? &maps.up : &maps.down;
+    row[0] = unit.tile * kMatrixRows<kUp>;
+    row[1] = row[0] + (kUp ? 0 : kBlockRows / 2);
+    if (threadIdx.x % 32 != 0) return;
+    fence_proxy_tensormap_acquire(map[0]);
+    if (kUp) fence_proxy_tensormap_acquire(map[1]);
+  }
+  __device__ __forceinline__ void copy(const GroupedBlock& block, uint32_t k0,
+                                       uint32_t stage) {
+    if (threadIdx.x % 32 != 0) return;
+    const uint32_t to = block.weights.address(stage);
+    const uint32_t full = block.weights.full(stage);
+    mbarrier_arrive_expect_tx(full, kBoxes);
+#pragma unroll
+    for (uint32_t i = 0; i < 2; i++) {
+      cp_async_bulk_tensor(to + i * (kBoxes / 2), map[i], k0 / 2, row[i], full,
+                           evict_first());
+    }
+  }
+};
+
+// Weights of a wide tile, by kThreads threads. A thread copies one chunk of every 16th
+// row.
+template <bool kUp, uint32_t kThreads>
 struct WeightCopy {
-  static constexpr uint32_t kChunks = kK / 32, kApart = kThreads / kChunks;
-  static constexpr uint32_t kRows = kBlockRows / kApart;
-  static_assert(kApart % 16 == 0 && 32 / kChunks <= 8, "one projection");
-  const uint8_t* from;     // the tile's first row, at the next stage's k
+  static constexpr uint32_t kRow = kWideWeights / 2, kChunks = kRow / 16;
+  static constexpr uint32_t kApart = kThreads / kChunks;
+  static constexpr uint32_t kRows = kMatrixRows<kUp> / kApart;
+  static constexpr uint32_t kMatrices = kBlockRows / kMatrixRows<kUp>;
+  const uint8_t*
+      from[kMatrices];     // the unit's first rows, at the next stage's k
   uint32_t offset[kRows];  // of the thread's chunks
 
   static __device__ __forceinline__ uint32_t row() {
@@ -38,71 +74,80 @@ struct WeightCopy {
   __device__ __forceinline__ void start(const moep_grouped_args& args,
                                         const GroupedBlock& block,
                                         const GroupedWork& unit) {
-    const uint32_t pitch = block.k / 2, first = weight_row<kUp>(unit.tile, 0);
+    const uint32_t pitch = block.k / 2, first = unit.tile * kMatrixRows<kUp>;
     const uint32_t last = last_row<kUp>(args) - first;
-    from = warp_pointer(matrix_of<kUp>(args, unit, row()).weight +
-                        uint64_t{first} * pitch);
+#pragma unroll
+    for (uint32_t m = 0; m < kMatrices; m++) {
+      from[m] = warp_pointer(matrix_of<kUp>(args, unit, m).weight +
+                             uint64_t{first} * pitch);
+    }
 #pragma unroll
     for (uint32_t i = 0; i < kRows; i++) {
-      offset[i] = min(weight_row<kUp>(0, i * kApart + row()), last) * pitch +
-                  chunk() * 16;
+      offset[i] = min(i * kApart + row(), last) * pitch + chunk() * 16;
+    }
+  }
+  __device__ __forceinline__ void copy(const GroupedBlock& block, uint32_t k0,
+                                       uint32_t stage) {
+    // Through a shuffle: where ptxas 13.0 knows a part of the address to be the warp's,
+    // it emits copies with a policy that are illegal instructions.
+    const uint32_t to = __shfl_sync(~0u, block.weights.address(stage), 0) +
+                        row() * kRow + chunk() * 16;
+    const bool here = k0 + chunk() * 32 < block.k;
+#pragma unroll
+    for (uint32_t m = 0; m < kMatrices; m++) {
+#pragma unroll
+      for (uint32_t i = 0; i < kRows; i++) {
+        cp_async_16_or_zero(to + (m * kRows + i) * kApart * kRow,
+                            from[m] + offset[i], here, evict_first());
+      }
+      from[m] += kRow;
+    }
+  }
+};
+
+// Scales, kScaleK a stage, by a warp.
+template <bool kUp>
+struct ScaleCopy {
+  static constexpr uint32_t kRows = kMatrixRows<kUp> / 32;
+  static constexpr uint32_t kMatrices = kBlockRows / kMatrixRows<kUp>;
+  const uint8_t* from[kMatrices];
+  uint32_t offset[kRows];
+
+  __device__ __forceinline__ void start(const moep_grouped_args& args,
+                                        const GroupedBlock& block,
+                                        const GroupedWork& unit) {
+    const uint32_t pitch = block.k / 16, first = unit.tile * kMatrixRows<kUp>;
+    const uint32_t last = last_row<kUp>(args) - first;
+#pragma unroll
+    for (uint32_t m = 0; m < kMatrices; m++) {
+      from[m] = warp_pointer(matrix_of<kUp>(args, unit, m).scale +
+                             uint64_t{first} * pitch);
+    }
+#pragma unroll
+    for (uint32_t i = 0; i < kRows; i++) {
+      offset[i] = min(i * 32 + threadIdx.x % 32, last) * pitch;
     }
   }
   __device__ __forceinline__ void copy(const GroupedBlock& block, uint32_t k0,
                                        uint32_t stage) {
     const uint32_t to =
-        block.weights.address(stage) + weight_place<kK>(row(), chunk());
-    const bool here = k0 + chunk() * 32 < block.k;
-#pragma unroll
-    for (uint32_t i = 0; i < kRows; i++) {
-      cp_async_16_or_zero(to + i * kApart * (kK / 2), from + offset[i], here,
-                          evict_first());
-    }
-    from += kK / 2;
-  }
-};
-
-// Scales, by kThreads threads: kScaleK into the next slot wherever a stage begins that
-// much, so that most rows' are one copy of 16 bytes. There are as many slots as stages:
-// between two uses of a slot lies at least one use of each stage.
-template <bool kUp, uint32_t kThreads>
-struct ScaleCopy {
-  static constexpr uint32_t kRows = kBlockRows / kThreads;
-  const uint8_t* from;
-  uint32_t offset[kRows];
-  RingPlace slot;
-
-  __device__ __forceinline__ void start(const moep_grouped_args& args,
-                                        const GroupedBlock& block,
-                                        const GroupedWork& unit) {
-    const uint32_t pitch = block.k / 16, first = weight_row<kUp>(unit.tile, 0);
-    const uint32_t last = last_row<kUp>(args) - first;
-    const uint32_t thread = threadIdx.x % kThreads;
-    from = matrix_of<kUp>(args, unit, thread).scale + uint64_t{first} * pitch;
-#pragma unroll
-    for (uint32_t i = 0; i < kRows; i++) {
-      offset[i] = min(weight_row<kUp>(0, i * kThreads + thread), last) * pitch;
-    }
-  }
-  __device__ __forceinline__ void copy(const GroupedBlock& block, uint32_t k0,
-                                       uint32_t) {
-    if (k0 % kScaleK != 0) return;
-    const uint32_t to =
-        block.scales.address(slot.stage) + threadIdx.x % kThreads * kScaleRow;
+        block.scales.address(stage) + threadIdx.x % 32 * kScaleRow;
     const uint32_t bytes = min(block.k - k0, kScaleK) / 16;
 #pragma unroll
-    for (uint32_t i = 0; i < kRows; i++) {
-      const uint32_t place = to + i * kThreads * kScaleRow;
-      const uint8_t* at = from + offset[i];
-      if (block.k % kScaleK == 0) {
-        cp_async_16(place, at);
-      } else {
+    for (uint32_t m = 0; m < kMatrices; m++) {
+#pragma unroll
+      for (uint32_t i = 0; i < kRows; i++) {
+        const uint32_t place = to + (m * kRows + i) * 32 * kScaleRow;
+        const uint8_t* at = from[m] + offset[i];
+        if (block.k % kScaleK == 0) {
+          cp_async_16(place, at);
+        } else {
 #pragma unroll 1
-        for (uint32_t b = 0; b < bytes; b += 4) cp_async_4(place + b, at + b);
+          for (uint32_t b = 0; b < bytes; b += 4) cp_async_4(place + b, at + b);
+        }
       }
+      from[m] += kScaleRow;
     }
-    from += kScaleRow;
-    slot.advance(block.scales);
   }
 };
 
@@ -157,31 +202,35 @@ __device__ __forceinline__ void fill_ring(const moep_grouped_args& args,
   cp_async_wait_group<0>();
 }
 
-// Arrivals at a stage's barrier: the copying threads, and one for the bytes of tokens.
-constexpr uint32_t kNarrowCopiers = kGroupThreads + 1;
-constexpr uint32_t kTokenCopiers = 32 + 1, kWeightCopiers = 64,
-                   kScaleCopiers = 32;
+// Arrivals at a stage's barrier: the copying warps, and one for the bytes of bulk copies.
+constexpr uint32_t kTokenCopiers = 32 + 1, kBoxCopiers = 32 + 1 + 32;
+constexpr uint32_t kWeightCopiers = 64, kScaleCopiers = 32;
 
-// One ring, by all.
-template <bool kUp, uint32_t kK>
-__device__ __forceinline__ void copy_together(const moep_grouped_args& args,
-                                              const GroupedBlock& block) {
-  fill_ring<kK>(args, block, block.tokens, TokenCopy<kUp, kK>(),
-                WeightCopy<kUp, kK, kGroupThreads>(),
-                ScaleCopy<kUp, kGroupThreads>());
+// Narrow tiles: one warp for tokens, one for weights, one for their scales.
+template <bool kUp, int kTile>
+__device__ __forceinline__ void copy_narrow(const moep_grouped_args& args,
+                                            const GroupedBlock& block) {
+  const uint32_t warp = threadIdx.x / 32;
+  if (warp == 0) {
+    fill_ring<kNarrowTokens<kTile>>(args, block, block.tokens,
+                                    TokenCopy<kUp, kNarrowTokens<kTile>>());
+  } else if (warp == 1) {
+    fill_ring<kNarrowWeights>(args, block, block.weights, WeightBoxes<kUp>());
+  } else if (warp == 2) {
+    fill_ring<kNarrowWeights>(args, block, block.weights, ScaleCopy<kUp>());
+  }
 }
 
-// Three rings: one warp for tokens, one for scales, two for weights.
+// Wide tiles, whose stages of weights are too small for boxes: two warps for weights.
 template <bool kUp>
-__device__ __forceinline__ void copy_apart(const moep_grouped_args& args,
-                                           const GroupedBlock& block) {
+__device__ __forceinline__ void copy_wide(const moep_grouped_args& args,
+                                          const GroupedBlock& block) {
   const uint32_t warp = threadIdx.x / 32;
   if (warp >= 2) {
     fill_ring<kWideWeights>(args, block, block.weights,
-                            WeightCopy<kUp, kWideWeights, kWeightCopiers>());
+                            WeightCopy<kUp, kWeightCopiers>());
   } else if (warp == 1) {
-    fill_ring<kScaleK>(args, block, block.scales,
-                       ScaleCopy<kUp, kScaleCopiers>());
+    fill_ring<kScaleK>(args, block, block.scales, ScaleCopy<kUp>());
   } else {
     fill_ring<kWideTokens>(args, block, block.tokens,
                            TokenCopy<kUp, kWideTokens>());

@@ -44,7 +44,8 @@ template <int kTile>
 struct Widths {
   static constexpr int kMiddle = kTile == 128 ? 112 : kTile;
   static constexpr int kNarrow = kTile == 128  ? 80
-                                 : kTile >= 80 ? 64
+                                 : kTile == 96 ? 64
+                                 : kTile == 80 ? 80
                                  : kTile == 64 ? 48
                                  : kTile == 48 ? 32
                                  : kTile > 8   ? kTile / 2
@@ -56,12 +57,12 @@ struct Widths {
 template <int kTile>
 struct Registers {
   static constexpr bool kWide = Shape<kTile>::kM == 2;
-  static constexpr int kConsumer = kWide ? 224 : 104;
-  static constexpr int kProducer = kWide ? 56 : 64;
+  static constexpr int kConsumer = kWide ? 224 : 112;
+  static constexpr int kProducer = kWide ? 56 : 32;
 };
 
 // A unit's totals, segments added in ascending order.
-template <int kN, int kTile>
+template <bool kUp, int kN, int kTile>
 __device__ __forceinline__ void multiply(
     const GroupedBlock& block, uint32_t region, Consumer& at,
     float (&acc)[Shape<kTile>::kM][kN / 2]) {
@@ -77,9 +78,9 @@ __device__ __forceinline__ void multiply(
       wgmma_hold(acc[m]);
     }
     if constexpr (kM == 1) {
-      multiply_narrow<kN, kTile>(block, at, from, to, blocks, acc);
+      multiply_narrow<kUp, kN, kTile>(block, at, from, to, blocks, acc);
     } else {
-      multiply_wide<kN, kM>(block, at, from, to, blocks, acc);
+      multiply_wide<kUp, kN, kM>(block, at, from, to, blocks, acc);
     }
     drain<kN, kM>(block, at, acc);
     if (from > 0) each_four<kN, kM>(region, acc, add_four);
@@ -95,7 +96,7 @@ __device__ __forceinline__ void run_unit(const GroupedParams& params,
                                          Consumer& at) {
   constexpr int kM = Shape<kTile>::kM;
   float acc[kM][kN / 2];
-  multiply<kN, kTile>(block, region, at, acc);
+  multiply<kUp, kN, kTile>(block, region, at, acc);
   // Found again rather than kept in registers.
   const GroupedWork unit = unit_at(params.args, block, index);
   if constexpr (kUp) {
@@ -141,23 +142,25 @@ __device__ __forceinline__ GroupedBlock make_block(const GroupedParams& params,
   const uint32_t barriers = base + pipe.barriers();
   uint32_t* before = reinterpret_cast<uint32_t*>(memory + pipe.units());
   GroupedBlock block;
-  constexpr bool kOneRing = Shape<kTile>::kM == 1;
+  constexpr bool kNarrow = Shape<kTile>::kM == 1;
   constexpr uint32_t kBarriers = 2 * kMaxStages * 8;
   block.tokens = {base, pipe.token_stage, barriers, pipe.token_stages};
   block.weights = {base + pipe.weights(), pipe.weight_stage,
-                   barriers + (kOneRing ? 0 : kBarriers), pipe.weight_stages};
-  block.scales = {base + pipe.scales(), kScaleStage,
-                  barriers + (kOneRing ? 0 : 2 * kBarriers), pipe.scale_stages};
+                   barriers + kBarriers, pipe.weight_stages};
+  block.scales = {base + pipe.scales(), kScaleStage, barriers + 2 * kBarriers,
+                  pipe.scale_stages};
+  if (kNarrow) {
+    block.scales = block.weights;
+    block.scales.stages += kBoxes;
+  }
   block.region = base + pipe.regions();
   block.before = before;
   block.weight_tiles = kUp ? moep_ceil_div(args.inter, kBlockRows / 2)
                            : moep_ceil_div(args.hidden, kBlockRows);
   block.k = kUp ? args.hidden : args.inter;
-  init_ring(block.tokens, kOneRing ? kNarrowCopiers : kTokenCopiers, kWarps);
-  if (!kOneRing) {
-    init_ring(block.weights, kWeightCopiers, kWarps);
-    init_ring(block.scales, kScaleCopiers, kWarps);
-  }
+  init_ring(block.tokens, kTokenCopiers, kWarps);
+  init_ring(block.weights, kNarrow ? kBoxCopiers : kWeightCopiers, kWarps);
+  if (!kNarrow) init_ring(block.scales, kScaleCopiers, kWarps);
   // The copy engine sees them; the other threads do after grouped_tiles' barriers.
   fence_mbarrier_init();
   griddepcontrol_wait();
@@ -174,9 +177,9 @@ __device__ __forceinline__ void run_block(const GroupedParams& params) {
   if (threadIdx.x < kGroupThreads) {
     setmaxnreg_dec<Registers<kTile>::kProducer>();
     if constexpr (S::kM == 1) {
-      copy_together<kUp, kNarrowStage<kTile>>(params.args, block);
+      copy_narrow<kUp, kTile>(params.args, block);
     } else {
-      copy_apart<kUp>(params.args, block);
+      copy_wide<kUp>(params.args, block);
     }
   } else {
     setmaxnreg_inc<Registers<kTile>::kConsumer>();
@@ -219,23 +222,16 @@ GroupedPipe pipe_of(const moep_grouped_args& args, uint32_t shared_bytes) {
   pipe.warpgroups = S::kWarpgroups;
   pipe.region_bytes = sums > results ? sums : results;
   if (kM == 1) {
-    constexpr uint32_t kK = kNarrowStage<kTile>;
-    pipe.token_stage = kTile * kK * 2;
-    pipe.weight_stage = kBlockRows * kK / 2;
-    // Two at least: a stage is free when the next is full.
-    for (uint32_t count = 2; count <= kMaxStages; count++) {
-      GroupedPipe more = pipe;
-      more.token_stages = more.weight_stages = more.scale_stages = count;
-      if (more.bytes() > shared_bytes) break;
-      pipe = more;
-    }
-    return pipe;
+    pipe.token_stage = kTile * kNarrowTokens<kTile> * 2;
+    pipe.weight_stage = kBoxes + kScaleStage;
+  } else {
+    pipe.token_stage = kTile * kWideTokens * 2;
+    pipe.weight_stage = kBlockRows * kWideWeights / 2;
+    pipe.scale_stages = 2;
   }
-  pipe.token_stage = kTile * kWideTokens * 2;
-  pipe.weight_stage = kBlockRows * kWideWeights / 2;
+  // Of tokens two at least: a stage is free when the next is full.
   pipe.token_stages = 3;
   pipe.weight_stages = 2;
-  pipe.scale_stages = 2;
   // Rings grow in turn, weights first: they come from far away.
   for (bool grown = true; grown;) {
     grown = grow(pipe, &GroupedPipe::weight_stages, shared_bytes);

@@ -1,7 +1,7 @@
 // Shared memory of a block of the grouped kernel: rings of stages between the warps
 // that copy and those that multiply. Wide tiles have a ring for each operand, of 64 k of
-// tokens, 256 of scales and 128 of weights a stage; narrow ones have one ring whose
-// stages hold 128 or 256 k, and beside it slots of scales.
+// tokens, 256 of scales and 128 of weights a stage; narrow ones have 256 k of weights
+// and scales in a stage, and 128 or 256 of tokens.
 
 #ifndef MOEPLAN_KERNELS_GROUPED_PIPE_SM90_CUH_
 #define MOEPLAN_KERNELS_GROUPED_PIPE_SM90_CUH_
@@ -13,12 +13,18 @@ namespace moep {
 
 constexpr uint32_t kBlockRows = 256;     // of weights
 constexpr uint32_t kGroupThreads = 128;  // of a warpgroup
-constexpr uint32_t kScaleK = 256;        // of a stage or slot of scales
+constexpr uint32_t kScaleK = 256;        // of a stage of scales
 constexpr uint32_t kScaleRow = kScaleK / 16;
 constexpr uint32_t kScaleStage = kBlockRows * kScaleRow;
 // K of a stage of a wide tile's rings.
 constexpr uint32_t kWideTokens = MOEP_TILE_K;
 constexpr uint32_t kWideWeights = MOEP_BLOCK_K;
+// Of a narrow tile's: weights with their scales behind them, tokens by the tile.
+constexpr uint32_t kNarrowWeights = kScaleK;
+constexpr uint32_t kBoxRow = kNarrowWeights / 2;
+constexpr uint32_t kBoxes = kBlockRows * kBoxRow;
+template <int kTile>
+constexpr uint32_t kNarrowTokens = (kTile > 32 ? 1 : 2) * MOEP_BLOCK_K;
 constexpr uint32_t kMaxStages = 8;  // of one ring
 
 // Where a block's shared memory holds what; the same for host and device.
@@ -84,12 +90,12 @@ __device__ __forceinline__ uint32_t consumer_group() {
   return threadIdx.x / kGroupThreads - 1;
 }
 
-// Where 16-byte chunk `chunk` of a row lies in a stage of weights of kK: what a quarter
-// warp reads, four chunks of two rows, is in different banks.
-template <uint32_t kK>
-__device__ __forceinline__ uint32_t weight_place(uint32_t row, uint32_t chunk) {
-  constexpr uint32_t kRow = kK / 2;
-  return row * kRow + (kRow == 128 ? chunk ^ (row & 1) << 2 : chunk) * 16;
+// Row r % 8 of an eight that lane group g = lane / 4 has: the two rows that a quarter
+// warp reads are 5 apart (^), so that they lie in different banks, whether rows are
+// 64 bytes apart or 128 bytes with a swizzle.
+__device__ __forceinline__ uint32_t lane_row() {
+  const uint32_t g = threadIdx.x % 32 / 4;
+  return g / 2 ^ g % 2 * 5;
 }
 
 // What a block works from.
@@ -100,15 +106,19 @@ struct GroupedBlock {
   uint32_t k, weight_tiles;
 };
 
-// Weight row of row `r` of the block's tile. up: m16 tile i has columns
-// 32 (i % 4) + 8 (i / 4) + 0..7, gate then up: each warpgroup's columns are then side by
+// A block's rows are 128 columns of gate, then the same of up; or 256 of down. An m16
+// tile of the tensor core has 8 of gate and the 8 of up, or 16 of down; this is its
+// first row, of this warp's tile m of kM. The columns of a warpgroup are then side by
 // side in p order.
-template <bool kUp>
-__device__ __forceinline__ uint32_t weight_row(uint32_t row_tile, uint32_t r) {
-  if (!kUp) return row_tile * kBlockRows + r;
-  const uint32_t i = r / 16;
-  return row_tile * (kBlockRows / 2) + i % 4 * 32 + i / 4 * 8 + r % 8;
+template <bool kUp, int kM>
+__device__ __forceinline__ uint32_t tile_row(uint32_t m) {
+  const uint32_t group = consumer_group() * kM + m;
+  const uint32_t warp = threadIdx.x % kGroupThreads / 32;
+  return kUp ? warp * 32 + group * 8 : group * 64 + warp * 16;
 }
+// From a lane's first row in it to the second.
+template <bool kUp>
+constexpr uint32_t kRowsApart = kUp ? kBlockRows / 2 : 8;
 
 __device__ __forceinline__ GroupedWork unit_at(const moep_grouped_args& args,
                                                const GroupedBlock& block,
@@ -128,12 +138,16 @@ __device__ __forceinline__ void each_unit(const moep_grouped_args& args,
   }
 }
 
-// The projection whose rows r % 16 lie at.
+// The unit's rows of each matrix it reads: one, or gate and up.
+template <bool kUp>
+constexpr uint32_t kMatrixRows = kUp ? kBlockRows / 2 : kBlockRows;
+
+// Matrix i of them.
 template <bool kUp>
 __device__ __forceinline__ const moep_nvfp4& matrix_of(
-    const moep_grouped_args& args, const GroupedWork& unit, uint32_t r) {
+    const moep_grouped_args& args, const GroupedWork& unit, uint32_t i) {
   const moep_expert& expert = args.site->experts[unit.expert];
-  return !kUp ? expert.down : r % 16 < 8 ? expert.gate : expert.up;
+  return !kUp ? expert.down : i == 0 ? expert.gate : expert.up;
 }
 
 template <bool kUp>

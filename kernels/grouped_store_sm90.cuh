@@ -16,11 +16,11 @@ template <int kM>
 constexpr uint32_t kDownPitch = kM * 128 + 16;
 
 struct Lane {
-  uint32_t warpgroup, warp, g, t;
+  uint32_t warpgroup, warp, row, t;
   __device__ __forceinline__ Lane()
       : warpgroup(consumer_group()),
         warp(threadIdx.x % kGroupThreads / 32),
-        g(threadIdx.x % 32 / 4),
+        row(lane_row()),
         t(threadIdx.x % 4) {}
 };
 
@@ -64,8 +64,7 @@ __device__ __forceinline__ void store_up(const moep_grouped_args& args,
   const moep_expert& expert = args.site->experts[unit.expert];
   const float gate_scale = expert.gate.epilogue, up_scale = expert.up.epilogue;
   const uint32_t block0 = unit.tile * MOEP_BLOCK_K;
-  const uint32_t column0 =
-      block0 + lane.warp * 32 + lane.warpgroup * kM * 8 + lane.g;
+  const uint32_t column0 = block0 + tile_row<true, kM>(0) + lane.row;
   const uint32_t own = region + threadIdx.x % kGroupThreads * 16;
   each_four<kN, kM>(region, acc, store_four);
 #pragma unroll 1
@@ -89,18 +88,18 @@ __device__ __forceinline__ void store_up(const moep_grouped_args& args,
     uint32_t words[kPairs];
     swiglu_bf16<2 * kPairs>(gate, up, args.limit, words);
     barrier_sync(1 + lane.warpgroup, kGroupThreads);
-    const uint32_t p = moep_p_from_k(lane.warp * 32 + lane.g % 4);
+    const uint32_t p = moep_p_from_k(lane.warp * 32 + lane.row % 4);
 #pragma unroll
     for (int j = 0; j < kPairs; j++) {
       const uint32_t eight = i + j / kM, m = j % kM;
       const uint32_t mine = column0 + m * 8 < args.inter ? words[j] : 0;
-      // Columns g and g ^ 4 are neighbours in p order: of the pair, one lane takes
-      // the first token, the other the second.
-      const uint32_t other = __shfl_xor_sync(~0u, mine, 16);
-      const uint32_t token = eight * 8 + lane.t * 2 + lane.g / 4;
+      // Rows r and r ^ 4, lanes 12 apart (^), are neighbours in p order: of the pair,
+      // one lane takes the first token, the other the second.
+      const uint32_t other = __shfl_xor_sync(~0u, mine, 12);
+      const uint32_t token = eight * 8 + lane.t * 2 + lane.row / 4;
       st_shared_u32(region + token * (kM * 64) + m * 64 + p * 2,
-                    lane.g < 4 ? __byte_perm(mine, other, 0x5410)
-                               : __byte_perm(other, mine, 0x7632));
+                    lane.row < 4 ? __byte_perm(mine, other, 0x5410)
+                                 : __byte_perm(other, mine, 0x7632));
     }
   }
   barrier_sync(1 + lane.warpgroup, kGroupThreads);
@@ -125,7 +124,7 @@ __device__ __forceinline__ void tap_down(const moep_grouped_args& args,
                                          uint32_t column0,
                                          const float (&acc)[kM][kN / 2]) {
   const Lane lane;
-  const uint32_t column = column0 + lane.warp * 16 + lane.g;
+  const uint32_t column = column0 + lane.warp * 16 + lane.row;
 #pragma unroll
   for (int i = 0; i < kN / 4; i++) {
     const uint32_t token = i / 2 * 8 + lane.t * 2 + i % 2;
@@ -150,7 +149,7 @@ __device__ __forceinline__ void store_down(const moep_grouped_args& args,
   const float scale = args.site->experts[unit.expert].down.epilogue;
   const uint32_t column0 = unit.tile * kBlockRows + lane.warpgroup * kM * 64;
   const uint32_t own =
-      region + (lane.warp * 16 + lane.g) * 2 + lane.t * 2 * kDownPitch<kM>;
+      region + (lane.warp * 16 + lane.row) * 2 + lane.t * 2 * kDownPitch<kM>;
   if (args.tap.expert_down != nullptr) {
     tap_down<kN, kM>(args, unit, column0, acc);
   }

@@ -14,7 +14,7 @@ namespace moep {
 
 constexpr uint32_t kBlocksOfSegment = MOEP_SEGMENT_K / MOEP_BLOCK_K;
 
-// A warpgroup's place in its rings. Narrow tiles use `tokens` for weights too.
+// A warpgroup's place in its rings. Narrow tiles have their scales in `weights`.
 struct Consumer {
   RingPlace tokens, weights, scales;
   uint32_t scale_half;    // the block's half of the stage of scales
@@ -29,13 +29,6 @@ __device__ __forceinline__ void release_if(uint32_t barrier, bool on) {
 }
 __device__ __forceinline__ void release(uint32_t barrier) {
   release_if(barrier, true);
-}
-
-// Row g of this warp's m16 in the block's tile, of kM m64 tiles a warpgroup.
-template <int kM>
-__device__ __forceinline__ uint32_t first_row() {
-  return consumer_group() * kM * 64 + threadIdx.x % kGroupThreads / 32 * 16 +
-         threadIdx.x % 32 / 4;
 }
 
 // The operands of word j: two steps.

@@ -9,24 +9,25 @@
 namespace moep {
 
 // This lane's weights of one block of 128 k, of kM m64 tiles.
-template <int kM>
+template <bool kUp, int kM>
 __device__ __forceinline__ void take_weights(const GroupedBlock& block,
                                              Consumer& at, bool last,
                                              NvBlock (&out)[kM]) {
-  const uint32_t row = first_row<kM>(), t = threadIdx.x % 4;
+  constexpr uint32_t kRow = kWideWeights / 2;
+  const uint32_t t = threadIdx.x % 4;
   mbarrier_wait(block.weights.full(at.weights.stage), at.weights.parity);
   mbarrier_wait(block.scales.full(at.scales.stage), at.scales.parity);
-  const uint32_t stage = block.weights.address(at.weights.stage);
+  const uint32_t words = block.weights.address(at.weights.stage) + t * 16;
   const uint32_t scales = block.scales.address(at.scales.stage) +
                           at.scale_half * (MOEP_BLOCK_K / 16) + t * 2;
 #pragma unroll
   for (int m = 0; m < kM; m++) {
-    const uint32_t r = row + m * 64;
-    out[m].weight[0] = ld_shared_v4(stage + weight_place<kWideWeights>(r, t));
-    out[m].weight[1] =
-        ld_shared_v4(stage + weight_place<kWideWeights>(r + 8, t));
-    out[m].scale[0] = ld_shared_u16(scales + r * kScaleRow);
-    out[m].scale[1] = ld_shared_u16(scales + (r + 8) * kScaleRow);
+    const uint32_t row = tile_row<kUp, kM>(m) + lane_row();
+    const uint32_t second = row + kRowsApart<kUp>;
+    out[m].weight[0] = ld_shared_v4(words + row * kRow);
+    out[m].weight[1] = ld_shared_v4(words + second * kRow);
+    out[m].scale[0] = ld_shared_u16(scales + row * kScaleRow);
+    out[m].scale[1] = ld_shared_u16(scales + second * kScaleRow);
   }
   release(block.weights.empty(at.weights.stage));
   at.weights.advance(block.weights);
@@ -41,12 +42,12 @@ __device__ __forceinline__ void take_weights(const GroupedBlock& block,
 }
 
 // All steps of one block of 128 k.
-template <int kN, int kM>
+template <bool kUp, int kN, int kM>
 __device__ __forceinline__ void multiply_block(const GroupedBlock& block,
                                                Consumer& at, bool last,
                                                float (&acc)[kM][kN / 2]) {
   NvBlock weights[kM];
-  take_weights<kM>(block, at, last, weights);
+  take_weights<kUp, kM>(block, at, last, weights);
   uint32_t scale[kM][2][2];
 #pragma unroll
   for (int m = 0; m < kM; m++) {
@@ -78,14 +79,14 @@ __device__ __forceinline__ void multiply_block(const GroupedBlock& block,
 }
 
 // Blocks from .. to of `blocks`: a segment, from zeros in acc.
-template <int kN, int kM>
+template <bool kUp, int kN, int kM>
 __device__ __forceinline__ void multiply_wide(const GroupedBlock& block,
                                               Consumer& at, uint32_t from,
                                               uint32_t to, uint32_t blocks,
                                               float (&acc)[kM][kN / 2]) {
 #pragma unroll 1
   for (uint32_t i = from; i < to; i++) {
-    multiply_block<kN, kM>(block, at, i + 1 == blocks, acc);
+    multiply_block<kUp, kN, kM>(block, at, i + 1 == blocks, acc);
   }
 }
 

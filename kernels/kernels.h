@@ -76,6 +76,11 @@ typedef cudaError_t (*moep_load_fn)(void);
 #undef MOEP_CUDA_KERNEL
 #undef MOEP_LAUNCHER
 
+/* The maps of a written table's experts, whose widths are multiples of 64; zeros
+ * for experts that are not here. Asks the driver, on the host; no stream. */
+cudaError_t moep_expert_maps_sm90(const struct moep_site_table* table,
+                                  struct moep_expert_maps* maps_out);
+
 #ifdef __cplusplus
 } /* extern "C" */
 #endif

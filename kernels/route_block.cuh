@@ -118,8 +118,7 @@ __device__ __forceinline__ void union_block(uint32_t rows, uint32_t topk,
 // Bring the table of experts into the L2 before the ids are known.
 __device__ __forceinline__ void prefetch_site(const moep_site_table* site,
                                               uint32_t experts) {
-  const uint32_t bytes =
-      sizeof(moep_site_table) + experts * sizeof(moep_expert);
+  const uint32_t bytes = moep_site_plain_bytes(experts);
   for (uint32_t at = threadIdx.x * 128; at < bytes; at += blockDim.x * 128) {
     prefetch_global_l2(reinterpret_cast<const uint8_t*>(site) + at);
   }

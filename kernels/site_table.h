@@ -5,7 +5,9 @@
 #ifndef MOEPLAN_KERNELS_SITE_TABLE_H_
 #define MOEPLAN_KERNELS_SITE_TABLE_H_
 
-#include <stdint.h>
+#include "kernels/portable.h"
+
+enum { MOEP_MAP_ALIGNMENT = 64 }; /* of a map, and so of the blob */
 
 /* One NVFP4 projection [N, K] of one expert. */
 struct moep_nvfp4 {
@@ -19,6 +21,15 @@ struct moep_expert {
   struct moep_nvfp4 gate; /* [I, H] */
   struct moep_nvfp4 up;   /* [I, H] */
   struct moep_nvfp4 down; /* [H, I] */
+};
+
+/* A tensor map of the copy engine (CUtensorMap): a weight matrix as bytes [N, K/2], in
+ * boxes of 128 bytes of 128 rows, swizzled by 128 bytes; zeros outside. */
+struct moep_tensor_map {
+  uint64_t words[16];
+};
+struct moep_expert_maps {
+  struct moep_tensor_map gate, up, down;
 };
 
 /* The shared expert or the dense FFN, of this rank's width W. */
@@ -35,11 +46,26 @@ struct moep_ffn {
 struct moep_site_table {
   uint32_t magic;
   uint32_t hidden, inter, expert_count, width;
-  uint32_t reserved;
+  uint32_t
+      maps; /* bytes from the blob's begin to moep_expert_maps[E]; 0: none */
   const uint16_t* router; /* [E, H] bf16 */
   const float* bias;      /* [E] float32, or null: zeros */
   struct moep_ffn ffn;
   struct moep_expert experts[]; /* [E] */
 };
+
+/* Bytes of the blob without maps, where these begin, and with them. */
+MOEP_INLINE uint32_t moep_site_plain_bytes(uint32_t experts) {
+  return (uint32_t)(sizeof(struct moep_site_table) +
+                    experts * sizeof(struct moep_expert));
+}
+MOEP_INLINE uint32_t moep_site_maps(uint32_t experts) {
+  return (moep_site_plain_bytes(experts) + MOEP_MAP_ALIGNMENT - 1) /
+         MOEP_MAP_ALIGNMENT * MOEP_MAP_ALIGNMENT;
+}
+MOEP_INLINE uint32_t moep_site_mapped_bytes(uint32_t experts) {
+  return moep_site_maps(experts) +
+         experts * (uint32_t)sizeof(struct moep_expert_maps);
+}
 
 #endif /* MOEPLAN_KERNELS_SITE_TABLE_H_ */

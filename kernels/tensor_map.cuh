@@ -1,4 +1,4 @@
-// Tensor maps of bf16 rows for the copy engine, made by the driver's function
+// Tensor maps for the copy engine, made by the driver's function
 // (no call on a stream: it may be used while one is captured).
 
 #ifndef MOEPLAN_KERNELS_TENSOR_MAP_CUH_
@@ -28,24 +28,31 @@ static inline cudaError_t tensor_map_load(TensorMapEncode* encode_out) {
   return cudaSuccess;
 }
 
-// Rows of k elements, `stride` elements apart, in boxes of [box_rows, 64],
-// swizzled by 128 bytes.
+// A matrix in memory; columns and pitch in bytes.
+struct MappedMatrix {
+  const void* data;
+  CUtensorMapDataType type;
+  uint32_t element_bytes;
+  uint64_t rows, columns, pitch;
+  CUtensorMapL2promotion promotion;
+};
+
+// Boxes of [box_rows, 128 bytes], swizzled by 128 bytes; coordinates are in elements.
 static inline cudaError_t tensor_map_encode(CUtensorMap* map,
-                                            const uint16_t* data, uint32_t rows,
-                                            uint32_t k, uint64_t stride,
+                                            const MappedMatrix& matrix,
                                             uint32_t box_rows) {
   TensorMapEncode encode = nullptr;
   const cudaError_t error = tensor_map_load(&encode);
   if (error != cudaSuccess) return error;
-  const cuuint64_t sizes[2] = {k, rows};
-  const cuuint64_t strides[1] = {stride * sizeof(uint16_t)};
-  const cuuint32_t box[2] = {64, box_rows};
+  const cuuint64_t sizes[2] = {matrix.columns / matrix.element_bytes,
+                               matrix.rows};
+  const cuuint64_t strides[1] = {matrix.pitch};
+  const cuuint32_t box[2] = {128 / matrix.element_bytes, box_rows};
   const cuuint32_t steps[2] = {1, 1};
   const CUresult result = encode(
-      map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, const_cast<uint16_t*>(data),
-      sizes, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
-      CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-      CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+      map, matrix.type, 2, const_cast<void*>(matrix.data), sizes, strides, box,
+      steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+      matrix.promotion, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
 }
 

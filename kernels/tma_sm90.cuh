@@ -55,6 +55,25 @@ __device__ __forceinline__ void cp_async_bulk_tensor_multicast(
       : "memory");
 }
 
+// The same to this block alone, of what is read once.
+__device__ __forceinline__ void cp_async_bulk_tensor(
+    uint32_t shared, const void* map, uint32_t column, uint32_t row,
+    uint32_t barrier, uint64_t policy) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.tile"
+      ".mbarrier::complete_tx::bytes.L2::cache_hint "
+      "[%0], [%1, {%2, %3}], [%4], %5;" ::"r"(shared),
+      "l"(map), "r"(column), "r"(row), "r"(barrier), "l"(policy)
+      : "memory");
+}
+
+// A tensor map in memory, as a copy before this launch left it, before its use here.
+__device__ __forceinline__ void fence_proxy_tensormap_acquire(const void* map) {
+  asm volatile(
+      "fence.proxy.tensormap::generic.acquire.sys [%0], 128;" ::"l"(map)
+      : "memory");
+}
+
 // What other instructions wrote to shared memory, before wgmma reads it.
 __device__ __forceinline__ void fence_proxy_async() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");

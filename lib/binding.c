@@ -98,7 +98,10 @@ static enum moeplan_status check_alignments(const struct moeplan_plan* plan,
       {"trace.cursor", b->trace.cursor, sizeof(uint64_t)},
       {"host_site", b->host_site, sizeof(uint64_t)},
   };
-  MOEP_TRY(check_pointer(hooks, "site", b->site, MOEPLAN_ROW_ALIGNMENT));
+  MOEP_TRY(check_pointer(hooks, "site", b->site,
+                         moep_device_is_host(&plan->planner->device)
+                             ? MOEPLAN_ROW_ALIGNMENT
+                             : MOEPLAN_SITE_ALIGNMENT));
   MOEP_TRY(check_pointer(hooks, "x", b->x, MOEPLAN_ROW_ALIGNMENT));
   MOEP_TRY(check_pointer(hooks, "y", b->y, MOEPLAN_ROW_ALIGNMENT));
   MOEP_TRY(check_pointer(hooks, "workspace", b->workspace,
@@ -181,9 +184,7 @@ static enum moeplan_status check_overlap(const struct moeplan_plan* plan,
       {"trace.cursor", (uintptr_t)b->trace.cursor,
        b->trace.cursor == NULL ? 0 : sizeof(uint64_t)},
       [X] = {"x", (uintptr_t)b->x, ((rows - 1) * b->x_stride + H) * 2},
-      {"site", (uintptr_t)b->site,
-       sizeof(struct moep_site_table) +
-           dims->experts * sizeof(struct moep_expert)},
+      {"site", (uintptr_t)b->site, moep_site_blob_bytes(plan->planner)},
       {"live_rows", (uintptr_t)b->live_rows,
        b->live_rows == NULL ? 0 : sizeof(int32_t)},
       {"topk_ids", (uintptr_t)b->topk_ids,

@@ -317,8 +317,10 @@ MOEPLAN_API enum moeplan_status moeplan_site_size(moeplan_planner_t planner,
                                                   size_t* bytes_out);
 
 /* Check the site and write its table of addresses and scales into host memory
- * (8-byte aligned). The caller uploads the blob to 16-byte aligned device
- * memory: that address is binding.site, read at replay. Rewriting the blob
+ * (8-byte aligned). The caller uploads the blob to device memory aligned to
+ * MOEPLAN_SITE_ALIGNMENT: that address is binding.site, read at replay. Beside
+ * addresses the blob of an sm_90 device holds tensor maps that name them, which only
+ * this call makes. Rewriting the blob
  * between replays, by a copy, moves experts without touching a graph. Blob and
  * weights are frozen while work is in flight, and a kernel that writes them may
  * not stand right before the plan on its stream: the plan's first node may
@@ -479,7 +481,7 @@ struct moeplan_trace_ring {
  * workspace, the trace ring and its cursor) with anything bound is refused. */
 struct moeplan_binding {
   size_t struct_bytes;
-  const void* site; /* the uploaded blob, 16-byte aligned */
+  const void* site; /* the uploaded blob, MOEPLAN_SITE_ALIGNMENT */
   const void* x;    /* [rows, H] bf16, 16-byte aligned */
   size_t x_stride;  /* elements between rows, a multiple of 8; 0: H */
   void* y;          /* [rows, H] bf16 or float32, 16-byte aligned */
@@ -510,6 +512,7 @@ struct moeplan_binding {
 
 #define MOEPLAN_WORKSPACE_ALIGNMENT 256
 #define MOEPLAN_ROW_ALIGNMENT 16
+#define MOEPLAN_SITE_ALIGNMENT 64 /* of the blob on CUDA; 16 on the host */
 
 /* ---- 7. run: enqueue, capture, replay ----------------------------------- */
 

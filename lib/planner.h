@@ -31,4 +31,7 @@ enum moeplan_status moep_planner_create(const struct moeplan_config* config,
                                         const struct moeplan_hooks* hooks,
                                         moeplan_planner_t* planner_out);
 
+/* Bytes of a site's blob (lib/site.c). */
+size_t moep_site_blob_bytes(const struct moeplan_planner* planner);
+
 #endif /* MOEPLAN_LIB_PLANNER_H_ */

@@ -4,15 +4,25 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "kernels/kernels.h"
 #include "kernels/scalar.h"
 #include "kernels/site_table.h"
+#include "lib/check.h"
 #include "lib/planner.h"
 
-enum { CUDA_ALIGNMENT = 16 };
+enum { CUDA_ALIGNMENT = 16, MAPPED_MULTIPLE = 64 };
 
-static size_t blob_bytes_of(const struct moep_dims* dims) {
-  return sizeof(struct moep_site_table) +
-         dims->experts * sizeof(struct moep_expert);
+/* Whether kernels of this device read weights by tensor maps. */
+static bool has_maps(const struct moeplan_planner* planner) {
+  const struct moep_dims* dims = &planner->dims;
+  return planner->device.sm == 90 && dims->kind == moeplan_site_routed &&
+         (dims->hidden | dims->inter) % MAPPED_MULTIPLE == 0;
+}
+
+size_t moep_site_blob_bytes(const struct moeplan_planner* planner) {
+  const uint32_t experts = planner->dims.experts;
+  return has_maps(planner) ? moep_site_mapped_bytes(experts)
+                           : moep_site_plain_bytes(experts);
 }
 
 /* What an address must be a multiple of; `element` is enough on the host. */
@@ -228,6 +238,16 @@ static enum moeplan_status check_site(const struct moeplan_planner* planner,
   return read_experts(planner, site, NULL);
 }
 
+/* A device that need not be there has no driver to make maps, and runs nothing. */
+static enum moeplan_status write_maps(const struct moeplan_planner* planner,
+                                      struct moep_site_table* table) {
+  struct moep_expert_maps* maps = (void*)((char*)table + table->maps);
+  const size_t plain = moep_site_plain_bytes(table->expert_count);
+  memset((char*)table + plain, 0, moep_site_blob_bytes(planner) - plain);
+  if (planner->device.plan_only) return moeplan_status_success;
+  return MOEP_CUDA(&planner->hooks, moep_expert_maps_sm90(table, maps));
+}
+
 enum moeplan_status moeplan_site_size(moeplan_planner_t planner,
                                       size_t* bytes_out) {
   if (planner == NULL) return moeplan_status_invalid_argument;
@@ -235,7 +255,7 @@ enum moeplan_status moeplan_site_size(moeplan_planner_t planner,
     return MOEP_REFUSE(&planner->hooks, invalid_argument,
                        "cannot size a site: bytes_out must not be NULL");
   }
-  *bytes_out = blob_bytes_of(&planner->dims);
+  *bytes_out = moep_site_blob_bytes(planner);
   return moeplan_status_success;
 }
 
@@ -254,20 +274,24 @@ enum moeplan_status moeplan_site_write(moeplan_planner_t planner,
                        "of 8 bytes",
                        blob);
   }
-  const size_t wanted = blob_bytes_of(&planner->dims);
+  const size_t wanted = moep_site_blob_bytes(planner);
   if (blob_bytes < wanted) {
     return MOEP_REFUSE(&planner->hooks, invalid_argument,
                        "cannot write the site to %zu bytes: needs %zu",
                        blob_bytes, wanted);
   }
   const struct moep_dims* dims = &planner->dims;
-  struct moep_site_table table = {.magic = MOEP_SITE_MAGIC,
-                                  .hidden = dims->hidden,
-                                  .inter = dims->inter,
-                                  .expert_count = dims->experts,
-                                  .width = dims->width};
+  struct moep_site_table table = {
+      .magic = MOEP_SITE_MAGIC,
+      .hidden = dims->hidden,
+      .inter = dims->inter,
+      .expert_count = dims->experts,
+      .width = dims->width,
+      .maps = has_maps(planner) ? moep_site_maps(dims->experts) : 0};
   MOEP_TRY(check_site(planner, site, &table));
   memcpy(blob, &table, sizeof(table));
   if (planner->dims.kind != moeplan_site_routed) return moeplan_status_success;
-  return read_experts(planner, site, ((struct moep_site_table*)blob)->experts);
+  MOEP_TRY(
+      read_experts(planner, site, ((struct moep_site_table*)blob)->experts));
+  return has_maps(planner) ? write_maps(planner, blob) : moeplan_status_success;
 }

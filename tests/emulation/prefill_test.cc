@@ -54,7 +54,7 @@ class Prefill {
         slots_(c.rows * c.topk),
         weights_(c.experts * 3 * c.hidden * c.inter / 2),
         scales_(c.experts * 3 * c.hidden * c.inter / 16),
-        table_(sizeof(moep_site_table) + c.experts * sizeof(moep_expert), 0),
+        table_(moep_site_mapped_bytes(c.experts), 0),
         x_(c.rows * c.hidden),
         ids_(slots_),
         perm_(slots_),
@@ -133,6 +133,9 @@ class Prefill {
   void WriteTable() {
     const size_t size = size_t{c_.hidden} * c_.inter;
     table()->expert_count = c_.experts;
+    table()->maps = moep_site_maps(c_.experts);
+    auto* maps =
+        reinterpret_cast<moep_expert_maps*>(table_.get() + table()->maps);
     for (uint32_t e = 0; e < c_.experts; e++) {
       if (c_.experts > 4 && e == 2) continue;
       moep_expert& expert = table()->experts[e];
@@ -143,6 +146,12 @@ class Prefill {
             weights_.get() + which * size / 2,
             scales_.get() + which * size / 16,
             moep_epilogue_scale(0.01f * static_cast<float>(1 + which % 5)), 0};
+        moep_tensor_map* const map[] = {&maps[e].gate, &maps[e].up,
+                                        &maps[e].down};
+        const uint64_t k = q < 2 ? c_.hidden : c_.inter;
+        map[q]->words[0] = reinterpret_cast<uint64_t>(matrices[q]->weight);
+        map[q]->words[1] = q < 2 ? c_.inter : c_.hidden;
+        map[q]->words[2] = k / 2;
       }
     }
   }

@@ -143,6 +143,30 @@ inline void cp_async_bulk(uint32_t to, const void* from, uint32_t bytes,
                      "a bulk copy's addresses");
   emulation::CopyBulk(to, from, bytes, barrier);
 }
+// A map of the emulation: address, rows, bytes of a row; a box is 128 rows of 128
+// bytes, swizzled by 128 bytes.
+inline void cp_async_bulk_tensor(uint32_t to, const void* map, uint32_t column,
+                                 uint32_t row, uint32_t barrier, uint64_t) {
+  constexpr uint32_t kRows = 128, kBytes = 128;
+  uint64_t words[3];
+  std::memcpy(words, map, sizeof(words));
+  emulation::Require(reinterpret_cast<uintptr_t>(map) % 64 == 0 &&
+                         to % 1024 == 0 && words[0] % 16 == 0 &&
+                         words[2] % 16 == 0,
+                     "a box's addresses");
+  static const uint4 zeros = {0, 0, 0, 0};
+  const auto* data = reinterpret_cast<const uint8_t*>(words[0]);
+  for (uint32_t r = 0; r < kRows; r++) {
+    for (uint32_t at = 0; at < kBytes; at += 16) {
+      const bool here = row + r < words[1] && column + at < words[2];
+      const uint64_t from = (row + r) * words[2] + column + at;
+      cp_async_bulk(to + r * kBytes + (at ^ r % 8 * 16),
+                    here ? data + from : static_cast<const void*>(&zeros), 16,
+                    barrier);
+    }
+  }
+}
+inline void fence_proxy_tensormap_acquire(const void*) {}
 inline void barrier_sync(uint32_t name, uint32_t threads) {
   emulation::NamedBarrier(name, threads);
 }
@@ -158,6 +182,7 @@ inline uint64_t wgmma_descriptor(uint32_t address) {
   return uint64_t{1} << 62 | uint64_t{1024 >> 4} << 32 | uint64_t{1} << 16 |
          address >> 4;
 }
+constexpr uint64_t kWgmmaStep = 32 >> 4;
 inline void wgmma_fence() {}
 inline void wgmma_commit_group() { emulation::WgmmaCommit(); }
 template <int kPending>
