@@ -229,8 +229,8 @@ GroupedPipe pipe_of(const moep_grouped_args& args, uint32_t shared_bytes) {
     pipe.weight_stage = kBlockRows * kWideWeights / 2;
     pipe.scale_stages = 2;
   }
-  // Of tokens two at least: a stage is free when the next is full.
-  pipe.token_stages = 3;
+  // Two at least: a stage of tokens is free when the next is full.
+  pipe.token_stages = kM == 1 ? 2 : 3;
   pipe.weight_stages = 2;
   // Rings grow in turn, weights first: they come from far away.
   for (bool grown = true; grown;) {

@@ -24,7 +24,7 @@ constexpr uint32_t kNarrowWeights = kScaleK;
 constexpr uint32_t kBoxRow = kNarrowWeights / 2;
 constexpr uint32_t kBoxes = kBlockRows * kBoxRow;
 template <int kTile>
-constexpr uint32_t kNarrowTokens = (kTile > 32 ? 1 : 2) * MOEP_BLOCK_K;
+constexpr uint32_t kNarrowTokens = (kTile > 48 ? 1 : 2) * MOEP_BLOCK_K;
 constexpr uint32_t kMaxStages = 8;  // of one ring
 
 // Where a block's shared memory holds what; the same for host and device.
