@@ -46,6 +46,41 @@ TEST(Site, BlobHoldsEachAddressByGlobalId) {
   EXPECT_TRUE(blob.untouched(bytes)) << "written past its size";
 }
 
+// Tensor maps are made where there is a driver; their place is there anyway.
+TEST(Site, BlobOfSm90HasRoomForMaps) {
+  moep_device device = HostDevice();
+  device.sm_count = 132;
+  device.plan_only = true;
+  for (uint32_t sm : {80u, 90u, 100u, 120u}) {
+    for (uint32_t width : {48u, 64u, 128u}) {
+      device.sm = sm;
+      moeplan_config config = SmallConfig();
+      config.hidden_size = 64;
+      config.moe_intermediate_size = width;
+      Planner planner(config, device);
+      Site site;
+      Blob blob;
+      const size_t bytes = SizeOf(planner);
+      ASSERT_EQ(
+          moeplan_site_write(planner.get(), &site.site, blob.get(), bytes),
+          moeplan_status_success);
+      EXPECT_TRUE(blob.untouched(bytes)) << sm << ", " << width;
+      const moep_site_table* table = blob.table();
+      const size_t plain = sizeof(*table) + 6 * sizeof(moep_expert);
+      if (sm != 90 || width % 64 != 0) {
+        EXPECT_EQ(table->maps, 0u) << sm << ", " << width;
+        EXPECT_EQ(bytes, plain) << sm << ", " << width;
+        continue;
+      }
+      EXPECT_EQ(table->maps % 64, 0u);
+      EXPECT_GE(table->maps, plain);
+      EXPECT_EQ(bytes, table->maps + 6 * 3 * size_t{128});
+      const auto* maps = static_cast<const char*>(blob.get()) + table->maps;
+      for (size_t i = 0; i < 6 * 3 * size_t{128}; i++) ASSERT_EQ(maps[i], 0);
+    }
+  }
+}
+
 TEST(Site, AnySubsetOfExpertsMayBeElsewhere) {
   for (uint32_t mask = 0; mask < 1u << Site::kExperts; mask++) {
     uint32_t here = 0;
