@@ -10,6 +10,11 @@
 
 namespace moep {
 
+// Arrivals at a stage's barrier: the copying threads, and one for the bytes of bulk copies.
+constexpr uint32_t kScaleCopiers = 32, kWeightCopiers = 64;
+constexpr uint32_t kTokenCopiers = 32 + 1;
+constexpr uint32_t kBoxCopiers = 32 + 1 + kScaleCopiers;
+
 // The pointer of the warp's first lane, for which the compiler then needs no registers
 // of each lane.
 __device__ __forceinline__ const uint8_t* warp_pointer(const uint8_t* pointer) {
@@ -53,12 +58,12 @@ struct WeightBoxes {
   }
 };
 
-// Weights of a wide tile, by kThreads threads. A thread copies one chunk of every 16th
-// row.
-template <bool kUp, uint32_t kThreads>
+// Weights of a wide tile, by kWeightCopiers threads. A thread copies one chunk of every
+// 16th row.
+template <bool kUp>
 struct WeightCopy {
   static constexpr uint32_t kRow = kWideWeights / 2, kChunks = kRow / 16;
-  static constexpr uint32_t kApart = kThreads / kChunks;
+  static constexpr uint32_t kApart = kWeightCopiers / kChunks;
   static constexpr uint32_t kRows = kMatrixRows<kUp> / kApart;
   static constexpr uint32_t kMatrices = kBlockRows / kMatrixRows<kUp>;
   const uint8_t*
@@ -66,7 +71,7 @@ struct WeightCopy {
   uint32_t offset[kRows];  // of the thread's chunks
 
   static __device__ __forceinline__ uint32_t row() {
-    return threadIdx.x % kThreads / kChunks;
+    return threadIdx.x % kWeightCopiers / kChunks;
   }
   static __device__ __forceinline__ uint32_t chunk() {
     return threadIdx.x % kChunks;
@@ -105,14 +110,17 @@ struct WeightCopy {
   }
 };
 
-// Scales, kScaleK a stage, by a warp.
+// Scales, kScaleK a stage, by a warp: kScaleCopiers.
 template <bool kUp>
 struct ScaleCopy {
-  static constexpr uint32_t kRows = kMatrixRows<kUp> / 32;
+  static constexpr uint32_t kRows = kMatrixRows<kUp> / kScaleCopiers;
   static constexpr uint32_t kMatrices = kBlockRows / kMatrixRows<kUp>;
   const uint8_t* from[kMatrices];
   uint32_t offset[kRows];
 
+  static __device__ __forceinline__ uint32_t lane() {
+    return threadIdx.x % kScaleCopiers;
+  }
   __device__ __forceinline__ void start(const moep_grouped_args& args,
                                         const GroupedBlock& block,
                                         const GroupedWork& unit) {
@@ -125,19 +133,18 @@ struct ScaleCopy {
     }
 #pragma unroll
     for (uint32_t i = 0; i < kRows; i++) {
-      offset[i] = min(i * 32 + threadIdx.x % 32, last) * pitch;
+      offset[i] = min(i * kScaleCopiers + lane(), last) * pitch;
     }
   }
   __device__ __forceinline__ void copy(const GroupedBlock& block, uint32_t k0,
                                        uint32_t stage) {
-    const uint32_t to =
-        block.scales.address(stage) + threadIdx.x % 32 * kScaleRow;
+    const uint32_t to = block.scales.address(stage) + lane() * kScaleRow;
     const uint32_t bytes = min(block.k - k0, kScaleK) / 16;
 #pragma unroll
     for (uint32_t m = 0; m < kMatrices; m++) {
 #pragma unroll
       for (uint32_t i = 0; i < kRows; i++) {
-        const uint32_t place = to + (m * kRows + i) * 32 * kScaleRow;
+        const uint32_t place = to + (m * kRows + i) * kScaleCopiers * kScaleRow;
         const uint8_t* at = from[m] + offset[i];
         if (block.k % kScaleK == 0) {
           cp_async_16(place, at);
@@ -202,10 +209,6 @@ __device__ __forceinline__ void fill_ring(const moep_grouped_args& args,
   cp_async_wait_group<0>();
 }
 
-// Arrivals at a stage's barrier: the copying warps, and one for the bytes of bulk copies.
-constexpr uint32_t kTokenCopiers = 32 + 1, kBoxCopiers = 32 + 1 + 32;
-constexpr uint32_t kWeightCopiers = 64, kScaleCopiers = 32;
-
 // Narrow tiles: one warp for tokens, one for weights, one for their scales.
 template <bool kUp, int kTile>
 __device__ __forceinline__ void copy_narrow(const moep_grouped_args& args,
@@ -227,8 +230,7 @@ __device__ __forceinline__ void copy_wide(const moep_grouped_args& args,
                                           const GroupedBlock& block) {
   const uint32_t warp = threadIdx.x / 32;
   if (warp >= 2) {
-    fill_ring<kWideWeights>(args, block, block.weights,
-                            WeightCopy<kUp, kWeightCopiers>());
+    fill_ring<kWideWeights>(args, block, block.weights, WeightCopy<kUp>());
   } else if (warp == 1) {
     fill_ring<kScaleK>(args, block, block.scales, ScaleCopy<kUp>());
   } else {

@@ -38,8 +38,8 @@ struct Shape {
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-// Its units take the narrowest of two or three widths that holds them: a kernel of
-// more widths is more than the compiler finds registers for.
+// Its units take the narrowest of its widths that holds them, at most three: for more the
+// compiler finds no registers, and for n80 for one alone.
 template <int kTile>
 struct Widths {
   static constexpr int kMiddle = kTile == 128 ? 112 : kTile;
@@ -147,11 +147,12 @@ __device__ __forceinline__ GroupedBlock make_block(const GroupedParams& params,
   block.tokens = {base, pipe.token_stage, barriers, pipe.token_stages};
   block.weights = {base + pipe.weights(), pipe.weight_stage,
                    barriers + kBarriers, pipe.weight_stages};
-  block.scales = {base + pipe.scales(), kScaleStage, barriers + 2 * kBarriers,
-                  pipe.scale_stages};
   if (kNarrow) {
     block.scales = block.weights;
     block.scales.stages += kBoxes;
+  } else {
+    block.scales = {base + pipe.scales(), kScaleStage, barriers + 2 * kBarriers,
+                    pipe.scale_stages};
   }
   block.region = base + pipe.regions();
   block.before = before;
@@ -229,7 +230,8 @@ GroupedPipe pipe_of(const moep_grouped_args& args, uint32_t shared_bytes) {
     pipe.weight_stage = kBlockRows * kWideWeights / 2;
     pipe.scale_stages = 2;
   }
-  // Two at least: a stage of tokens is free when the next is full.
+  // Two at least: a stage of tokens is free when the next is full. Those of wide tiles
+  // hold half a stage of weights.
   pipe.token_stages = kM == 1 ? 2 : 3;
   pipe.weight_stages = 2;
   // Rings grow in turn, weights first: they come from far away.

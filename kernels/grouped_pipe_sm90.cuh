@@ -23,6 +23,9 @@ constexpr uint32_t kWideWeights = MOEP_BLOCK_K;
 constexpr uint32_t kNarrowWeights = kScaleK;
 constexpr uint32_t kBoxRow = kNarrowWeights / 2;
 constexpr uint32_t kBoxes = kBlockRows * kBoxRow;
+static_assert(kBoxRow == MOEP_MAP_BOX_BYTES &&
+                  kBlockRows == 2 * MOEP_MAP_BOX_ROWS,
+              "two boxes");
 template <int kTile>
 constexpr uint32_t kNarrowTokens = (kTile > 48 ? 1 : 2) * MOEP_BLOCK_K;
 constexpr uint32_t kMaxStages = 8;  // of one ring

@@ -68,8 +68,9 @@ __device__ __forceinline__ void multiply_block(const GroupedBlock& block,
       uint32_t(&operands)[8] = a[i % 2];
       dequantise(weights[m], scale[m], j, operands);
       wgmma_fence();
-      wgmma_bf16<kN>(acc[m], operands, b + i / kM * 4);
-      wgmma_bf16<kN>(acc[m], operands + 4, b + i / kM * 4 + 2);
+      const uint64_t step = b + i / kM * 2 * kWgmmaStep;
+      wgmma_bf16<kN>(acc[m], operands, step);
+      wgmma_bf16<kN>(acc[m], operands + 4, step + kWgmmaStep);
       wgmma_commit_group();
     }
     at.token_behind = at.tokens.stage;

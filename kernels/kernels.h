@@ -76,9 +76,10 @@ typedef cudaError_t (*moep_load_fn)(void);
 #undef MOEP_CUDA_KERNEL
 #undef MOEP_LAUNCHER
 
-/* The maps of a written table's experts, whose widths are multiples of 64; zeros
- * for experts that are not here. Asks the driver, on the host; no stream. */
-cudaError_t moep_expert_maps_sm90(const struct moep_site_table* table,
+/* The maps of an expert's weights, hidden and inter multiples of 64. Asks the driver,
+ * on the host, with a current context; no stream. */
+cudaError_t moep_expert_maps_sm90(const struct moep_expert* expert,
+                                  uint32_t hidden, uint32_t inter,
                                   struct moep_expert_maps* maps_out);
 
 #ifdef __cplusplus

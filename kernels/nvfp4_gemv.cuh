@@ -1,7 +1,8 @@
 // NVFP4 weights as the A operand of the tensor core, straight from the
 // checkpoint's bytes.
 //
-// A lane (g = lane / 4, t = lane % 4) holds rows g and g + 8 of an m16 tile and,
+// A lane (g = lane / 4, t = lane % 4) holds rows g and g + 8 of an m16 tile (which rows of
+// the weights these are is the caller's choice) and,
 // of each block of 128 k, the 32 k from 32 t on: 16 bytes of a row. Word j of
 // these, nibbles i and i + 4, is one operand register (kset.h); its block scale
 // is the lane's first for j < 2, else its second. So nothing moves between lanes.

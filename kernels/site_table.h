@@ -1,13 +1,20 @@
 /* The site blob that moeplan_site_write fills and the caller uploads: addresses
- * and epilogue scales, routed experts by global id. A null weight address in
- * an expert's gate means that the expert belongs to another rank. */
+ * and epilogue scales, routed experts by global id, and where kernels want them the
+ * tensor maps of the experts' weights behind. A null weight address in an expert's
+ * gate means that the expert belongs to another rank. */
 
 #ifndef MOEPLAN_KERNELS_SITE_TABLE_H_
 #define MOEPLAN_KERNELS_SITE_TABLE_H_
 
 #include "kernels/portable.h"
 
-enum { MOEP_MAP_ALIGNMENT = 64 }; /* of a map, and so of the blob */
+/* A tensor map: its alignment (CUtensorMap's) and so the blob's; rows of a box and bytes
+ * of each. */
+enum {
+  MOEP_MAP_ALIGNMENT = 128,
+  MOEP_MAP_BOX_ROWS = 128,
+  MOEP_MAP_BOX_BYTES = 128,
+};
 
 /* One NVFP4 projection [N, K] of one expert. */
 struct moep_nvfp4 {
@@ -24,7 +31,7 @@ struct moep_expert {
 };
 
 /* A tensor map of the copy engine (CUtensorMap): a weight matrix as bytes [N, K/2], in
- * boxes of 128 bytes of 128 rows, swizzled by 128 bytes; zeros outside. */
+ * boxes swizzled by their rows' bytes; zeros outside. */
 struct moep_tensor_map {
   uint64_t words[16];
 };
@@ -46,8 +53,8 @@ struct moep_ffn {
 struct moep_site_table {
   uint32_t magic;
   uint32_t hidden, inter, expert_count, width;
-  uint32_t
-      maps; /* bytes from the blob's begin to moep_expert_maps[E]; 0: none */
+  /* From the blob's begin to moep_expert_maps[E], bytes; 0: none. */
+  uint32_t maps;
   const uint16_t* router; /* [E, H] bf16 */
   const float* bias;      /* [E] float32, or null: zeros */
   struct moep_ffn ffn;
@@ -60,8 +67,7 @@ MOEP_INLINE uint32_t moep_site_plain_bytes(uint32_t experts) {
                     experts * sizeof(struct moep_expert));
 }
 MOEP_INLINE uint32_t moep_site_maps(uint32_t experts) {
-  return (moep_site_plain_bytes(experts) + MOEP_MAP_ALIGNMENT - 1) /
-         MOEP_MAP_ALIGNMENT * MOEP_MAP_ALIGNMENT;
+  return moep_round_up(moep_site_plain_bytes(experts), MOEP_MAP_ALIGNMENT);
 }
 MOEP_INLINE uint32_t moep_site_mapped_bytes(uint32_t experts) {
   return moep_site_maps(experts) +

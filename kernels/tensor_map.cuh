@@ -37,7 +37,9 @@ struct MappedMatrix {
   CUtensorMapL2promotion promotion;
 };
 
-// Boxes of [box_rows, 128 bytes], swizzled by 128 bytes; coordinates are in elements.
+constexpr uint32_t kMapBoxBytes = 128;
+
+// Boxes of [box_rows, kMapBoxBytes], swizzled by these; coordinates are in elements.
 static inline cudaError_t tensor_map_encode(CUtensorMap* map,
                                             const MappedMatrix& matrix,
                                             uint32_t box_rows) {
@@ -47,13 +49,14 @@ static inline cudaError_t tensor_map_encode(CUtensorMap* map,
   const cuuint64_t sizes[2] = {matrix.columns / matrix.element_bytes,
                                matrix.rows};
   const cuuint64_t strides[1] = {matrix.pitch};
-  const cuuint32_t box[2] = {128 / matrix.element_bytes, box_rows};
+  const cuuint32_t box[2] = {kMapBoxBytes / matrix.element_bytes, box_rows};
   const cuuint32_t steps[2] = {1, 1};
   const CUresult result = encode(
       map, matrix.type, 2, const_cast<void*>(matrix.data), sizes, strides, box,
       steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
       matrix.promotion, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
+  // The runtime's errors have the driver's numbers.
+  return static_cast<cudaError_t>(result);
 }
 
 }  // namespace moep

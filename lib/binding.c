@@ -1,6 +1,7 @@
 #include "lib/binding.h"
 
 #include "lib/check.h"
+#include "lib/site.h"
 
 enum { STRIDE_MULTIPLE = 8 };
 
@@ -114,9 +115,11 @@ static enum moeplan_status check_alignments(const struct moeplan_plan* plan,
   return moeplan_status_success;
 }
 
-static bool is_blob_of(const struct moep_dims* dims,
+static bool is_blob_of(const struct moeplan_planner* planner,
                        const struct moep_site_table* table) {
-  return table->magic == MOEP_SITE_MAGIC && table->hidden == dims->hidden &&
+  const struct moep_dims* dims = &planner->dims;
+  return table->maps == moep_site_blob_maps(planner) &&
+         table->magic == MOEP_SITE_MAGIC && table->hidden == dims->hidden &&
          table->inter == dims->inter && table->expert_count == dims->experts &&
          table->width == dims->width;
 }
@@ -124,12 +127,11 @@ static bool is_blob_of(const struct moep_dims* dims,
 /* On the host the blob can be read: it has to be one for these sizes. */
 static enum moeplan_status check_blob(const struct moeplan_plan* plan,
                                       const struct moeplan_binding* b) {
-  const struct moep_dims* dims = &plan->planner->dims;
   const struct moep_site_table* table = b->site;
   if (!moep_device_is_host(&plan->planner->device)) {
     return moeplan_status_success;
   }
-  if (!is_blob_of(dims, table)) {
+  if (!is_blob_of(plan->planner, table)) {
     return MOEP_REFUSE(&plan->planner->hooks, invalid_site,
                        "cannot bind site %p: it is not a blob that "
                        "moeplan_site_write wrote for this configuration",
@@ -148,7 +150,7 @@ static enum moeplan_status check_tiered(const struct moeplan_plan* plan,
       plan->matmuls[moep_matmul_logits].rows == 0) {
     return moeplan_status_success;
   }
-  if (table == NULL || !is_blob_of(dims, table)) {
+  if (table == NULL || !is_blob_of(plan->planner, table)) {
     return MOEP_REFUSE(hooks, invalid_argument,
                        "cannot bind host_site %p: a TIERED plan of %u rows "
                        "takes addresses from the blob in host memory, as "

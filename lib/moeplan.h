@@ -318,15 +318,16 @@ MOEPLAN_API enum moeplan_status moeplan_site_size(moeplan_planner_t planner,
 
 /* Check the site and write its table of addresses and scales into host memory
  * (8-byte aligned). The caller uploads the blob to device memory aligned to
- * MOEPLAN_SITE_ALIGNMENT: that address is binding.site, read at replay. Beside
- * addresses the blob of an sm_90 device holds tensor maps that name them, which only
- * this call makes. Rewriting the blob
- * between replays, by a copy, moves experts without touching a graph. Blob and
- * weights are frozen while work is in flight, and a kernel that writes them may
- * not stand right before the plan on its stream: the plan's first node may
- * prefetch weights before that kernel ends. A blob of another configuration is
- * refused on the host and undefined on CUDA. Weights themselves are not read
- * here. */
+ * MOEPLAN_SITE_ALIGNMENT: that address is binding.site, read at replay. The blob of
+ * an sm_90 device also has tensor maps of every expert's weights, which the CUDA
+ * driver makes here (on the planner's device, no stream; what it refuses is a
+ * cuda_error), so it serves planners of that architecture only, and that of a
+ * "plan:" device none that runs. Rewriting the blob between replays, by a copy,
+ * moves experts without touching a graph. Blob and weights are frozen while work
+ * is in flight, and a kernel that writes them may not stand right before the plan
+ * on its stream: the plan's first node may prefetch weights before that kernel
+ * ends. A blob of another configuration is refused on the host and undefined on
+ * CUDA. Weights themselves are not read here. */
 MOEPLAN_API enum moeplan_status moeplan_site_write(
     moeplan_planner_t planner, const struct moeplan_site* site, void* blob,
     size_t blob_bytes);
@@ -512,7 +513,7 @@ struct moeplan_binding {
 
 #define MOEPLAN_WORKSPACE_ALIGNMENT 256
 #define MOEPLAN_ROW_ALIGNMENT 16
-#define MOEPLAN_SITE_ALIGNMENT 64 /* of the blob on CUDA; 16 on the host */
+#define MOEPLAN_SITE_ALIGNMENT 128 /* of the blob on CUDA; 16 on the host */
 
 /* ---- 7. run: enqueue, capture, replay ----------------------------------- */
 

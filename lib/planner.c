@@ -51,8 +51,8 @@ enum moeplan_status moep_planner_create(const struct moeplan_config* config,
 
 /* LCOV_EXCL_START: loads kernels on a GPU */
 /* Load every kernel that this device can run, and make the stream. */
-static enum moeplan_status load_on_current_device(
-    struct moeplan_planner* planner) {
+static enum moeplan_status load_on_current_device(void* context) {
+  struct moeplan_planner* planner = context;
   for (size_t i = 0; i < moep_kernel_count; i++) {
     const struct moep_kernel* kernel = &moep_kernels[i];
     if (!moep_kernel_runs_on(kernel, &planner->device)) continue;
@@ -63,18 +63,16 @@ static enum moeplan_status load_on_current_device(
   return moeplan_status_success;
 }
 
-/* The same with the planner's device current and any capture of this thread's
- * left in peace; both are put back. */
-static enum moeplan_status load_kernels(struct moeplan_planner* planner) {
+enum moeplan_status moep_on_device(const struct moeplan_planner* planner,
+                                   enum moeplan_status (*work)(void* context),
+                                   void* context) {
   int previous = 0;
   MOEP_TRY_CUDA(&planner->hooks, cudaGetDevice(&previous));
   enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
   MOEP_TRY_CUDA(&planner->hooks, cudaThreadExchangeStreamCaptureMode(&mode));
   enum moeplan_status status =
       MOEP_CUDA(&planner->hooks, cudaSetDevice(planner->device.ordinal));
-  if (status == moeplan_status_success) {
-    status = load_on_current_device(planner);
-  }
+  if (status == moeplan_status_success) status = work(context);
   cudaSetDevice(previous);
   cudaThreadExchangeStreamCaptureMode(&mode);
   return status;
@@ -98,7 +96,7 @@ enum moeplan_status moeplan_planner_create(const struct moeplan_config* config,
   MOEP_TRY(moep_planner_create(config, &read_device, &read_hooks, &planner));
   enum moeplan_status status = moeplan_status_success;
   if (!moep_device_is_host(&read_device) && !read_device.plan_only) {
-    status = load_kernels(planner);
+    status = moep_on_device(planner, load_on_current_device, planner);
   }
   if (status != moeplan_status_success) {
     moeplan_planner_destroy(planner);

@@ -31,7 +31,10 @@ enum moeplan_status moep_planner_create(const struct moeplan_config* config,
                                         const struct moeplan_hooks* hooks,
                                         moeplan_planner_t* planner_out);
 
-/* Bytes of a site's blob (lib/site.c). */
-size_t moep_site_blob_bytes(const struct moeplan_planner* planner);
+/* work(context) with the planner's CUDA device current and any capture of this
+ * thread's left in peace; both are put back. */
+enum moeplan_status moep_on_device(const struct moeplan_planner* planner,
+                                   enum moeplan_status (*work)(void* context),
+                                   void* context);
 
 #endif /* MOEPLAN_LIB_PLANNER_H_ */

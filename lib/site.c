@@ -1,28 +1,31 @@
 /* Stage 3: the caller's addresses, checked and laid out for the kernels. */
 
+#include "lib/site.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "kernels/kernels.h"
 #include "kernels/scalar.h"
-#include "kernels/site_table.h"
 #include "lib/check.h"
-#include "lib/planner.h"
 
-enum { CUDA_ALIGNMENT = 16, MAPPED_MULTIPLE = 64 };
+enum { CUDA_ALIGNMENT = 16 };
 
-/* Whether kernels of this device read weights by tensor maps. */
-static bool has_maps(const struct moeplan_planner* planner) {
+_Static_assert(MOEPLAN_SITE_ALIGNMENT == MOEP_MAP_ALIGNMENT, "of the blob");
+
+/* The device's kernels that take tiles by name read weights by tensor maps. */
+uint32_t moep_site_blob_maps(const struct moeplan_planner* planner) {
   const struct moep_dims* dims = &planner->dims;
-  return planner->device.sm == 90 && dims->kind == moeplan_site_routed &&
-         (dims->hidden | dims->inter) % MAPPED_MULTIPLE == 0;
+  const bool mapped = dims->kind == moeplan_site_routed && dims->tiles &&
+                      !moep_device_is_host(&planner->device);
+  return mapped ? moep_site_maps(dims->experts) : 0;
 }
 
 size_t moep_site_blob_bytes(const struct moeplan_planner* planner) {
   const uint32_t experts = planner->dims.experts;
-  return has_maps(planner) ? moep_site_mapped_bytes(experts)
-                           : moep_site_plain_bytes(experts);
+  return moep_site_blob_maps(planner) != 0 ? moep_site_mapped_bytes(experts)
+                                           : moep_site_plain_bytes(experts);
 }
 
 /* What an address must be a multiple of; `element` is enough on the host. */
@@ -238,14 +241,51 @@ static enum moeplan_status check_site(const struct moeplan_planner* planner,
   return read_experts(planner, site, NULL);
 }
 
-/* A device that need not be there has no driver to make maps, and runs nothing. */
-static enum moeplan_status write_maps(const struct moeplan_planner* planner,
-                                      struct moep_site_table* table) {
+struct blob {
+  const struct moeplan_planner* planner;
+  struct moep_site_table* table;
+};
+
+/* LCOV_EXCL_START: asks the driver */
+static enum moeplan_status make_maps(void* context) {
+  const struct blob* blob = context;
+  const struct moeplan_planner* planner = blob->planner;
+  struct moep_site_table* table = blob->table;
   struct moep_expert_maps* maps = (void*)((char*)table + table->maps);
-  const size_t plain = moep_site_plain_bytes(table->expert_count);
-  memset((char*)table + plain, 0, moep_site_blob_bytes(planner) - plain);
-  if (planner->device.plan_only) return moeplan_status_success;
-  return MOEP_CUDA(&planner->hooks, moep_expert_maps_sm90(table, maps));
+  for (uint32_t e = 0; e < table->expert_count; e++) {
+    const struct moep_expert* expert = &table->experts[e];
+    if (expert->gate.weight == NULL) continue;
+    const cudaError_t error =
+        moep_expert_maps_sm90(expert, table->hidden, table->inter, &maps[e]);
+    if (error == cudaSuccess) continue;
+    return MOEP_REFUSE(
+        &planner->hooks, cuda_error,
+        "cannot make tensor maps of expert %u's weights: %s (%d)", e,
+        cudaGetErrorString(error), (int)error);
+  }
+  return moeplan_status_success;
+}
+/* LCOV_EXCL_STOP */
+
+/* A blob with maps, made apart, so that a failure leaves the caller's blob as it was.
+ * A device that need not be there has no driver to make them, and runs nothing. */
+static enum moeplan_status write_mapped(const struct moeplan_planner* planner,
+                                        const struct moeplan_site* site,
+                                        const struct moep_site_table* head,
+                                        void* blob_out) {
+  const size_t bytes = moep_site_blob_bytes(planner);
+  struct moep_site_table* table = moep_allocate(&planner->hooks, bytes);
+  if (table == NULL) return moeplan_status_out_of_memory;
+  memset(table, 0, bytes);
+  *table = *head;
+  enum moeplan_status status = read_experts(planner, site, table->experts);
+  if (status == moeplan_status_success && !planner->device.plan_only) {
+    struct blob blob = {planner, table};
+    status = moep_on_device(planner, make_maps, &blob);
+  }
+  if (status == moeplan_status_success) memcpy(blob_out, table, bytes);
+  moep_release(&planner->hooks, table);
+  return status;
 }
 
 enum moeplan_status moeplan_site_size(moeplan_planner_t planner,
@@ -281,17 +321,15 @@ enum moeplan_status moeplan_site_write(moeplan_planner_t planner,
                        blob_bytes, wanted);
   }
   const struct moep_dims* dims = &planner->dims;
-  struct moep_site_table table = {
-      .magic = MOEP_SITE_MAGIC,
-      .hidden = dims->hidden,
-      .inter = dims->inter,
-      .expert_count = dims->experts,
-      .width = dims->width,
-      .maps = has_maps(planner) ? moep_site_maps(dims->experts) : 0};
+  struct moep_site_table table = {.magic = MOEP_SITE_MAGIC,
+                                  .hidden = dims->hidden,
+                                  .inter = dims->inter,
+                                  .expert_count = dims->experts,
+                                  .width = dims->width,
+                                  .maps = moep_site_blob_maps(planner)};
   MOEP_TRY(check_site(planner, site, &table));
+  if (table.maps != 0) return write_mapped(planner, site, &table, blob);
   memcpy(blob, &table, sizeof(table));
   if (planner->dims.kind != moeplan_site_routed) return moeplan_status_success;
-  MOEP_TRY(
-      read_experts(planner, site, ((struct moep_site_table*)blob)->experts));
-  return has_maps(planner) ? write_maps(planner, blob) : moeplan_status_success;
+  return read_experts(planner, site, ((struct moep_site_table*)blob)->experts);
 }

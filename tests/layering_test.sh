@@ -58,7 +58,7 @@ stages=(
   "moeplan hooks check"                           # 0: what all share
   "dims"                                          # 1: config
   "device planner"                                # 2: planner
-  ""                                              # 3: site (no header)
+  "site"                                          # 3: site
   "options layout"                                # 4: levers, workspace
   "recipe row_groups choose kernel_table cublaslt matmul plan cost" # 5: plan
   "binding enqueue"                               # 6: binding

@@ -271,20 +271,21 @@ TEST(PrefillGpu, RowsOfNaNInfinityZeroAndSubnormals) {
 
 /* ---- the site's blob ---- */
 
-// The copy engine reads maps from it, which are multiples of 64 bytes.
-TEST(PrefillGpu, ABlobBetweenTwoMultiplesOf64IsRefused) {
+// The copy engine reads maps from it.
+TEST(PrefillGpu, ABlobBetweenTwoMultiplesOf128IsRefused) {
   MOEP_NEEDS_GPU();
   Site host(harness_of(harness_config(128, 64, 12, 4, 0), 7, 20));
   GpuSite gpu(host);
   GpuRun run(gpu, harness_rows(0, 16), false);
   moeplan_binding binding = run.binding();
-  binding.site = static_cast<const char*>(binding.site) + 32;
+  binding.site = static_cast<const char*>(binding.site) + 64;
   moeplan_graph_t graph = nullptr;
   EXPECT_EQ(moeplan_graph_create(run.plan(), &binding, &graph),
             moeplan_status_misaligned_pointer);
   EXPECT_EQ(moeplan_enqueue(run.plan(), &binding, gpu.stream()),
             moeplan_status_misaligned_pointer);
-  EXPECT_NE(gpu.log().find("must be a multiple of 64 bytes"), std::string::npos)
+  EXPECT_NE(gpu.log().find("must be a multiple of 128 bytes"),
+            std::string::npos)
       << gpu.log();
 }
 

@@ -72,7 +72,7 @@ TEST(Site, BlobOfSm90HasRoomForMaps) {
         EXPECT_EQ(bytes, plain) << sm << ", " << width;
         continue;
       }
-      EXPECT_EQ(table->maps % 64, 0u);
+      EXPECT_EQ(table->maps % 128, 0u);
       EXPECT_GE(table->maps, plain);
       EXPECT_EQ(bytes, table->maps + 6 * 3 * size_t{128});
       const auto* maps = static_cast<const char*>(blob.get()) + table->maps;

@@ -150,10 +150,10 @@ inline void cp_async_bulk_tensor(uint32_t to, const void* map, uint32_t column,
   constexpr uint32_t kRows = 128, kBytes = 128;
   uint64_t words[3];
   std::memcpy(words, map, sizeof(words));
-  emulation::Require(reinterpret_cast<uintptr_t>(map) % 64 == 0 &&
-                         to % 1024 == 0 && words[0] % 16 == 0 &&
-                         words[2] % 16 == 0,
-                     "a box's addresses");
+  emulation::Require(
+      reinterpret_cast<uintptr_t>(map) % MOEP_MAP_ALIGNMENT == 0 &&
+          to % 1024 == 0 && words[0] % 16 == 0 && words[2] % 16 == 0,
+      "a box's addresses");
   static const uint4 zeros = {0, 0, 0, 0};
   const auto* data = reinterpret_cast<const uint8_t*>(words[0]);
   for (uint32_t r = 0; r < kRows; r++) {
