@@ -241,51 +241,45 @@ static enum moeplan_status check_site(const struct moeplan_planner* planner,
   return read_experts(planner, site, NULL);
 }
 
-struct blob {
+/* Tensor maps of a checked site's experts, to `maps`; NULL: only tried. */
+struct mapping {
   const struct moeplan_planner* planner;
-  struct moep_site_table* table;
+  const struct moeplan_site* site;
+  struct moep_expert_maps* maps;
 };
 
 /* LCOV_EXCL_START: asks the driver */
 static enum moeplan_status make_maps(void* context) {
-  const struct blob* blob = context;
-  const struct moeplan_planner* planner = blob->planner;
-  struct moep_site_table* table = blob->table;
-  struct moep_expert_maps* maps = (void*)((char*)table + table->maps);
-  for (uint32_t e = 0; e < table->expert_count; e++) {
-    const struct moep_expert* expert = &table->experts[e];
-    if (expert->gate.weight == NULL) continue;
+  const struct mapping* mapping = context;
+  const struct moeplan_planner* planner = mapping->planner;
+  const struct moep_dims* dims = &planner->dims;
+  for (uint32_t e = 0; e < dims->experts; e++) {
+    struct moep_expert expert;
+    bool is_here = false;
+    MOEP_TRY(read_expert(planner, mapping->site, e, &expert, &is_here));
+    if (!is_here) continue;
+    struct moep_expert_maps made;
     const cudaError_t error =
-        moep_expert_maps_sm90(expert, table->hidden, table->inter, &maps[e]);
-    if (error == cudaSuccess) continue;
-    return MOEP_REFUSE(
-        &planner->hooks, cuda_error,
-        "cannot make tensor maps of expert %u's weights: %s (%d)", e,
-        cudaGetErrorString(error), (int)error);
+        moep_expert_maps_sm90(&expert, dims->hidden, dims->inter, &made);
+    if (error != cudaSuccess) {
+      return MOEP_REFUSE(
+          &planner->hooks, cuda_error,
+          "cannot make tensor maps of expert %u's weights: %s (%d)", e,
+          cudaGetErrorString(error), (int)error);
+    }
+    if (mapping->maps != NULL) mapping->maps[e] = made;
   }
   return moeplan_status_success;
 }
 /* LCOV_EXCL_STOP */
 
-/* A blob with maps, made apart, so that a failure leaves the caller's blob as it was.
- * A device that need not be there has no driver to make them, and runs nothing. */
-static enum moeplan_status write_mapped(const struct moeplan_planner* planner,
-                                        const struct moeplan_site* site,
-                                        const struct moep_site_table* head,
-                                        void* blob_out) {
-  const size_t bytes = moep_site_blob_bytes(planner);
-  struct moep_site_table* table = moep_allocate(&planner->hooks, bytes);
-  if (table == NULL) return moeplan_status_out_of_memory;
-  memset(table, 0, bytes);
-  *table = *head;
-  enum moeplan_status status = read_experts(planner, site, table->experts);
-  if (status == moeplan_status_success && !planner->device.plan_only) {
-    struct blob blob = {planner, table};
-    status = moep_on_device(planner, make_maps, &blob);
-  }
-  if (status == moeplan_status_success) memcpy(blob_out, table, bytes);
-  moep_release(&planner->hooks, table);
-  return status;
+/* A device that need not be there has no driver to make maps, and runs nothing. */
+static enum moeplan_status map_experts(const struct moeplan_planner* planner,
+                                       const struct moeplan_site* site,
+                                       struct moep_expert_maps* maps_out) {
+  if (planner->device.plan_only) return moeplan_status_success;
+  struct mapping mapping = {planner, site, maps_out};
+  return moep_on_device(planner, make_maps, &mapping);
 }
 
 enum moeplan_status moeplan_site_size(moeplan_planner_t planner,
@@ -328,8 +322,14 @@ enum moeplan_status moeplan_site_write(moeplan_planner_t planner,
                                   .width = dims->width,
                                   .maps = moep_site_blob_maps(planner)};
   MOEP_TRY(check_site(planner, site, &table));
-  if (table.maps != 0) return write_mapped(planner, site, &table, blob);
+  /* Tried first: what fails writes nothing. */
+  if (table.maps != 0) MOEP_TRY(map_experts(planner, site, NULL));
   memcpy(blob, &table, sizeof(table));
   if (planner->dims.kind != moeplan_site_routed) return moeplan_status_success;
-  return read_experts(planner, site, ((struct moep_site_table*)blob)->experts);
+  MOEP_TRY(
+      read_experts(planner, site, ((struct moep_site_table*)blob)->experts));
+  if (table.maps == 0) return moeplan_status_success;
+  const size_t plain = moep_site_plain_bytes(dims->experts);
+  memset((char*)blob + plain, 0, wanted - plain);
+  return map_experts(planner, site, (void*)((char*)blob + table.maps));
 }
