@@ -3,6 +3,10 @@
 
 #include "tests/planning_binding.h"
 
+extern "C" {
+#include "lib/binding.h"
+}
+
 namespace planning {
 namespace {
 
@@ -56,6 +60,31 @@ TEST(Binding, MisalignedPointersAreRefused) {
   expect("trace.weights", 4, MEMBER(trace.weights));
   expect("trace.cursor", 8, MEMBER(trace.cursor));
 #undef MEMBER
+}
+
+// On CUDA a blob may hold tensor maps, which want more.
+TEST(Binding, ACudaBlobIsAMultipleOf128) {
+  Bound bound;
+  moep_device device = H200Device();
+  device.shared_bytes = 232448;
+  Planner planner(Bound::Config(), device);
+  Plan plan(planner, kRows);
+  moeplan_binding binding = bound.binding, out;
+  binding.workspace_bytes = plan.info().workspace_bytes;
+  for (int shift : {0, 16, 64, 128}) {
+    binding.site = bound.at(Bound::kSite) + shift;
+    const auto read = [&] {
+      return moep_binding_read(plan.get(), &binding, &out);
+    };
+    if (shift % 128 == 0) {
+      EXPECT_EQ(read(), moeplan_status_success) << shift;
+      continue;
+    }
+    EXPECT_TRUE(Refused(planner.hooks(), moeplan_status_misaligned_pointer,
+                        "cannot bind site " + Text(binding.site) +
+                            ": must be a multiple of 128 bytes",
+                        read));
+  }
 }
 
 TEST(Binding, StridesAreMultiplesOf8FromTheRowOn) {

@@ -14,8 +14,9 @@ std::string NotABlob(const void* blob) {
 }
 
 // Write the blob of an empty site of `config` where `bound` expects its own.
-void WriteBlobOf(const moeplan_config& config, Bound& bound) {
-  Planner planner(config);
+void WriteBlobOf(const moeplan_config& config, Bound& bound,
+                 const moep_device& device = HostDevice()) {
+  Planner planner(config, device);
   const bool dense = config.kind == moeplan_site_dense;
   Site site(dense);
   if (!dense) {
@@ -27,9 +28,10 @@ void WriteBlobOf(const moeplan_config& config, Bound& bound) {
             moeplan_status_success);
 }
 
-void ExpectBlobRefused(Bound& bound, const moeplan_config& config) {
+void ExpectBlobRefused(Bound& bound, const moeplan_config& config,
+                       const moep_device& device = HostDevice()) {
   // The graph of the right blob is made first: ExpectRefused makes one too.
-  WriteBlobOf(config, bound);
+  WriteBlobOf(config, bound, device);
   const char* blob = bound.at(Bound::kSite);
   EXPECT_TRUE(Refused(
       bound.planner.hooks(), moeplan_status_invalid_site, NotABlob(blob), [&] {
@@ -61,6 +63,17 @@ TEST(Mismatch, ABlobOfOtherSizesIsRefused) {
     ExpectBlobRefused(bound, other);
     if (HasFatalFailure()) return;
   }
+}
+
+TEST(Mismatch, ABlobWithTensorMapsIsRefusedOnTheHost) {
+  const moeplan_config config = Changed([](auto& c) {
+    c.hidden_size = 64;
+    c.moe_intermediate_size = 64;
+  });
+  moep_device device = H200Device();
+  device.plan_only = true;
+  Bound bound(Options(), config);
+  ExpectBlobRefused(bound, config, device);
 }
 
 TEST(Mismatch, ADenseBlobInARoutedPlanAndTheOtherWayIsRefused) {

@@ -77,8 +77,8 @@ TEST(PrefillGpu, EveryChunkAndEveryTile) {
   ExpectRows(gpu, 1, 1000);
 }
 
-// Longer than the rings, with an odd number of blocks of 128 k in up and a scale row of
-// half a slot at the end.
+// Longer than the rings, with an odd number of blocks of 128 k in up and half a stage of
+// scales at the end.
 TEST(PrefillGpu, EveryTileOverRingsThatWrap) {
   MOEP_NEEDS_GPU();
   Site host(harness_of(harness_config(2368, 704, 2, 1, 64), 1, 150));

@@ -48,8 +48,7 @@ TEST(Site, BlobHoldsEachAddressByGlobalId) {
 
 // Tensor maps are made where there is a driver; their place is there anyway.
 TEST(Site, BlobOfSm90HasRoomForMaps) {
-  moep_device device = HostDevice();
-  device.sm_count = 132;
+  moep_device device = H200Device();
   device.plan_only = true;
   for (uint32_t sm : {80u, 90u, 100u, 120u}) {
     for (uint32_t width : {48u, 64u, 128u}) {
