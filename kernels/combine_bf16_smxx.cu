@@ -1,8 +1,9 @@
 // y[r] = sum_j w[j] slot_out[position of (r, j)] + ffn_out[r]
 //
 // Memory-bound: 2 bytes per slot and column, and the row's own. A thread has 8
-// columns (one 16-byte load a slot), a block has a row. Lane j of every warp knows
-// slot j.
+// columns (one 16-byte load a slot, those of 8 slots in flight), a block has a row.
+// A slot that is not there adds 0 * -0, which changes no sum: no load waits for a
+// branch.
 
 #include "kernels/args.h"
 #include "kernels/launch.cuh"
@@ -14,30 +15,33 @@ namespace {
 constexpr uint32_t kThreads = 256;
 constexpr uint32_t kColumns = 8;  // of a thread
 constexpr uint32_t kAhead = 8;    // slots in flight
-static_assert(MOEP_MAX_TOPK <= 32 && MOEP_MAX_TOPK % kAhead == 0,
-              "a lane each");
+constexpr uint32_t kNowhere = UINT32_MAX;
+static_assert(MOEP_MAX_TOPK <= kThreads && MOEP_MAX_TOPK % kAhead == 0,
+              "a thread a slot, and none past the last");
 
-// A lane's slot of the row.
+// Where the row's slots lie, and what each counts.
 struct Slots {
-  int32_t position;  // -1: unfilled, or its expert is on another rank
-  float weight;
+  uint32_t position[MOEP_MAX_TOPK];  // kNowhere: unfilled, or of another rank
+  float weight[MOEP_MAX_TOPK];       // 0 then
 };
 
-__device__ __forceinline__ Slots slots_of(const moep_combine_args& args,
-                                          uint64_t row) {
-  const uint32_t j = threadIdx.x % 32;
+// Slot j = threadIdx.x.
+__device__ __forceinline__ void find_slot(const moep_combine_args& args,
+                                          uint64_t row, Slots& slots) {
+  const uint32_t j = threadIdx.x;
+  if (j >= MOEP_MAX_TOPK) return;
+  slots.position[j] = kNowhere;
+  slots.weight[j] = 0.0f;
+  if (j >= args.topk) return;
   const uint64_t slot = row * args.topk + j;
-  Slots slots = {-1, 0.0f};
-  int32_t id = -1;
-  if (j < args.topk) {
-    id = args.ids[slot];
-    slots.position = args.token_to_perm[slot];
-    slots.weight = args.weights[slot];
-  }
-  const bool here = id >= 0 && static_cast<uint32_t>(id) < args.experts &&
-                    args.site->experts[id].gate.weight != nullptr;
-  if (!here) slots.position = -1;
-  return slots;
+  const auto position = static_cast<uint32_t>(args.token_to_perm[slot]);
+  const auto id = static_cast<uint32_t>(args.ids[slot]);
+  const float weight = args.weights[slot];
+  const bool filled = id < args.experts;
+  const moep_expert& expert = args.site->experts[filled ? id : 0];
+  const bool here = filled && expert.gate.weight != nullptr;
+  slots.position[j] = here ? position : kNowhere;
+  slots.weight[j] = here ? weight : 0.0f;
 }
 
 // sum = fma(weight, the two bf16 of word, sum)
@@ -47,23 +51,23 @@ __device__ __forceinline__ void add_pair(float weight, uint32_t word,
   high = moep_fma(weight, __uint_as_float(word & 0xFFFF0000u), high);
 }
 
-// Slots first .. first + kAhead - 1 of 8 columns, in their order.
-__device__ __forceinline__ void add_slots(const moep_combine_args& args,
-                                          const Slots& slots, uint32_t first,
-                                          uint32_t column,
+// kAhead slots of 8 columns, in their order. `from`: the columns in slot_out's first
+// row.
+__device__ __forceinline__ void add_slots(const Slots& slots, uint32_t first,
+                                          const uint16_t* from, uint32_t hidden,
                                           float (&sum)[kColumns]) {
+  constexpr uint32_t kMinusZeros = 0x80008000;
   uint4 part[kAhead];
 #pragma unroll
   for (uint32_t i = 0; i < kAhead; i++) {
-    const int32_t position = __shfl_sync(~0u, slots.position, first + i);
-    if (position < 0 || column >= args.hidden) continue;
-    part[i] = *reinterpret_cast<const uint4*>(
-        args.slot_out + static_cast<uint64_t>(position) * args.hidden + column);
+    part[i] = make_uint4(kMinusZeros, kMinusZeros, kMinusZeros, kMinusZeros);
+    const uint32_t position = slots.position[first + i];
+    moep::ld_global_cs_v4_if(part[i], from + uint64_t{position} * hidden,
+                             position != kNowhere);
   }
 #pragma unroll
   for (uint32_t i = 0; i < kAhead; i++) {
-    const float weight = __shfl_sync(~0u, slots.weight, first + i);
-    if (__shfl_sync(~0u, slots.position, first + i) < 0) continue;
+    const float weight = slots.weight[first + i];
     add_pair(weight, part[i].x, sum[0], sum[1]);
     add_pair(weight, part[i].y, sum[2], sum[3]);
     add_pair(weight, part[i].z, sum[4], sum[5]);
@@ -87,40 +91,46 @@ __device__ __forceinline__ uint32_t bf16_pair(float low, float high) {
   return moep_bf16_from_float(low) | uint32_t{moep_bf16_from_float(high)} << 16;
 }
 
+__device__ __forceinline__ uint32_t f32_bits(float value) {
+  return __float_as_uint(moep_f32_stored(value));
+}
+
 __device__ __forceinline__ void store(const moep_y& y, uint64_t at,
                                       const float (&sum)[kColumns]) {
   if (y.is_f32 != 0) {
-    float4* to = reinterpret_cast<float4*>(static_cast<float*>(y.data) + at);
+    float* to = static_cast<float*>(y.data) + at;
 #pragma unroll
     for (uint32_t i = 0; i < kColumns; i += 4) {
-      to[i / 4] =
-          make_float4(moep_f32_stored(sum[i]), moep_f32_stored(sum[i + 1]),
-                      moep_f32_stored(sum[i + 2]), moep_f32_stored(sum[i + 3]));
+      moep::st_global_v4(
+          to + i, make_uint4(f32_bits(sum[i]), f32_bits(sum[i + 1]),
+                             f32_bits(sum[i + 2]), f32_bits(sum[i + 3])));
     }
   } else {
-    *reinterpret_cast<uint4*>(static_cast<uint16_t*>(y.data) + at) =
+    moep::st_global_v4(
+        static_cast<uint16_t*>(y.data) + at,
         make_uint4(bf16_pair(sum[0], sum[1]), bf16_pair(sum[2], sum[3]),
-                   bf16_pair(sum[4], sum[5]), bf16_pair(sum[6], sum[7]));
+                   bf16_pair(sum[4], sum[5]), bf16_pair(sum[6], sum[7])));
   }
 }
 
 __global__ void __launch_bounds__(kThreads, 4)
     combine_kernel(const __grid_constant__ moep_combine_args args) {
+  __shared__ Slots slots;
   moep::griddepcontrol_wait();
   moep::griddepcontrol_launch_dependents();
   const uint32_t end = moep_rows_end(&args.rows);
   for (uint64_t row = args.rows.begin + blockIdx.x; row < end;
        row += gridDim.x) {
-    const Slots slots = slots_of(args, row);
-    for (uint32_t first = threadIdx.x / 32 * 32 * kColumns; first < args.hidden;
-         first += kThreads * kColumns) {
-      const uint32_t column = first + threadIdx.x % 32 * kColumns;
+    __syncthreads();
+    find_slot(args, row, slots);
+    __syncthreads();
+    for (uint32_t column = threadIdx.x * kColumns; column < args.hidden;
+         column += kThreads * kColumns) {
       float sum[kColumns] = {};
 #pragma unroll 1
       for (uint32_t j = 0; j < args.topk; j += kAhead) {
-        add_slots(args, slots, j, column, sum);
+        add_slots(slots, j, args.slot_out + column, args.hidden, sum);
       }
-      if (column >= args.hidden) continue;
       if (args.ffn_out != nullptr) {
         add_shared(args.ffn_out + row * args.hidden + column, sum);
       }

@@ -24,9 +24,8 @@ __global__ void __launch_bounds__(kThreads)
     uint16_t* xp = args.xp + row * padded;
 #pragma unroll 4
     for (uint32_t first = 0; first < padded; first += kThreads * kChunk) {
-      uint32_t p;
-      const uint4 chunk =
-          moep::permuted_chunk(x, first + threadIdx.x * kChunk, args.hidden, p);
+      const uint32_t p = first + threadIdx.x * kChunk;
+      const uint4 chunk = moep::permuted(moep::row_chunk(x, p, args.hidden));
       if (p < padded) *reinterpret_cast<uint4*>(xp + p) = chunk;
     }
   }

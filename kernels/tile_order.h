@@ -19,4 +19,13 @@ MOEP_INLINE uint64_t moep_tile_place(uint32_t slots, uint32_t position,
          chunk * 8 + p % 8;
 }
 
+/* The same in parts: p's block begins at moep_tile_block elements, and in it the
+ * chunk c lies at chunk moep_tile_slot ^ c. */
+MOEP_INLINE uint64_t moep_tile_block(uint32_t slots, uint32_t p) {
+  return (uint64_t)(p / MOEP_TILE_K) * slots * MOEP_TILE_K;
+}
+MOEP_INLINE uint32_t moep_tile_slot(uint32_t position, uint32_t row) {
+  return position * (MOEP_TILE_K / 8) + (row & 7);
+}
+
 #endif /* MOEPLAN_KERNELS_TILE_ORDER_H_ */

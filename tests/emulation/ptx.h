@@ -91,6 +91,18 @@ inline void st_shared_v4(uint32_t address, float a, float b, float c, float d) {
   emulated_store(address, make_float4(a, b, c, d));
 }
 
+inline void ld_global_cs_v4_if(uint4& value, const void* address, bool on) {
+  if (!on) return;
+  emulation::Require(reinterpret_cast<uintptr_t>(address) % 16 == 0,
+                     "a load's address");
+  std::memcpy(&value, address, 16);
+}
+inline void st_global_v4(void* address, const uint4& value) {
+  emulation::Require(reinterpret_cast<uintptr_t>(address) % 16 == 0,
+                     "a store's address");
+  std::memcpy(address, &value, 16);
+}
+
 // nvfp4_gemv.cuh's, which the kernels of this folder do not call.
 uint4 ld_global_nc_no_allocate_v4(const void* address);
 uint2 ld_global_nc_no_allocate_v2(const void* address);
