@@ -158,7 +158,7 @@ struct ScaleCopy {
   }
 };
 
-// Activations, kK a stage, by thread 0.
+// Activations of a narrow tile, kK a stage, by thread 0.
 template <bool kUp, uint32_t kK>
 struct TokenCopy {
   static constexpr uint32_t kTiles = kK / MOEP_TILE_K;
@@ -185,6 +185,40 @@ struct TokenCopy {
           bytes, block.tokens.full(stage));
       from += pitch;
     }
+  }
+};
+
+// Activations of a wide tile, by thread 0 of each block of a pair: the first has the
+// first half of the tokens, and both get both.
+template <bool kUp>
+struct TokenHalves {
+  static_assert(kWideTokens == MOEP_TILE_K, "a tile a stage");
+  const uint16_t* from;
+  uint32_t place, own;  // bytes of a stage: this block's first, how many
+  uint32_t bytes;       // of both blocks
+  uint64_t pitch;       // elements from a tile to the next
+
+  __device__ __forceinline__ void start(const moep_grouped_args& args,
+                                        const GroupedBlock& block,
+                                        const GroupedWork& unit) {
+    const uint32_t half = (unit.tokens + block.paired) >> block.paired;
+    const uint32_t first = (blockIdx.x & block.paired) * half;
+    from = (kUp ? args.slot_x : args.h) +
+           uint64_t{unit.position + first} * MOEP_TILE_K;
+    place = first * MOEP_TILE_ROW_BYTES;
+    own = min(half, unit.tokens - first) * MOEP_TILE_ROW_BYTES;
+    bytes = unit.tokens * MOEP_TILE_ROW_BYTES;
+    pitch = uint64_t{args.slots} * MOEP_TILE_K;
+  }
+  __device__ __forceinline__ void copy(const GroupedBlock& block, uint32_t,
+                                       uint32_t stage) {
+    if (threadIdx.x != 0) return;
+    mbarrier_arrive_expect_tx(block.tokens.full(stage), bytes);
+    if (own != 0) {  // of one token the second block has none
+      cp_async_bulk_multicast(block.tokens.address(stage) + place, from, own,
+                              block.tokens.full(stage), 1 + 2 * block.paired);
+    }
+    from += pitch;
   }
 };
 
@@ -234,8 +268,7 @@ __device__ __forceinline__ void copy_wide(const moep_grouped_args& args,
   } else if (warp == 1) {
     fill_ring<kScaleK>(args, block, block.scales, ScaleCopy<kUp>());
   } else {
-    fill_ring<kWideTokens>(args, block, block.tokens,
-                           TokenCopy<kUp, kWideTokens>());
+    fill_ring<kWideTokens>(args, block, block.tokens, TokenHalves<kUp>());
   }
 }
 

@@ -26,6 +26,7 @@ using namespace moep;
 struct GroupedParams {
   moep_grouped_args args;
   GroupedPipe pipe;
+  uint32_t paired;  // of wide tiles, as GroupedBlock has it
 };
 
 // A tile's kernel.
@@ -134,13 +135,13 @@ __device__ __forceinline__ void init_ring(const Ring& ring, uint32_t copiers,
 
 template <bool kUp, int kTile>
 __device__ __forceinline__ GroupedBlock make_block(const GroupedParams& params,
-                                                   uint8_t* memory) {
+                                                   uint8_t* start) {
   const moep_grouped_args& args = params.args;
   const GroupedPipe& pipe = params.pipe;
   constexpr uint32_t kWarps = Shape<kTile>::kWarpgroups * 4;
-  const uint32_t base = shared_address(memory);
+  const uint32_t base = shared_address(start);
   const uint32_t barriers = base + pipe.barriers();
-  uint32_t* before = reinterpret_cast<uint32_t*>(memory + pipe.units());
+  uint32_t* before = reinterpret_cast<uint32_t*>(start + pipe.units());
   GroupedBlock block;
   constexpr bool kNarrow = Shape<kTile>::kM == 1;
   constexpr uint32_t kBarriers = 2 * kMaxStages * 8;
@@ -156,14 +157,18 @@ __device__ __forceinline__ GroupedBlock make_block(const GroupedParams& params,
   }
   block.region = base + pipe.regions();
   block.before = before;
-  block.weight_tiles = kUp ? moep_ceil_div(args.inter, kBlockRows / 2)
-                           : moep_ceil_div(args.hidden, kBlockRows);
+  block.paired = kNarrow ? 0 : params.paired;
+  const uint32_t tiles = kUp ? moep_ceil_div(args.inter, kBlockRows / 2)
+                             : moep_ceil_div(args.hidden, kBlockRows);
+  block.last_tile = tiles - 1;
+  block.weight_tiles = tiles + (tiles & block.paired);
   block.k = kUp ? args.hidden : args.inter;
-  init_ring(block.tokens, kTokenCopiers, kWarps);
+  init_ring(block.tokens, kTokenCopiers, kWarps << block.paired);
   init_ring(block.weights, kNarrow ? kBoxCopiers : kWeightCopiers, kWarps);
   if (!kNarrow) init_ring(block.scales, kScaleCopiers, kWarps);
   // The copy engine sees them; the other threads do after grouped_tiles' barriers.
   fence_mbarrier_init();
+  if (!kNarrow) barrier_cluster();  // so does the other block of the pair
   griddepcontrol_wait();
   griddepcontrol_launch_dependents();
   grouped_tiles(args, args.site->expert_count, args.tile, before);
@@ -186,6 +191,8 @@ __device__ __forceinline__ void run_block(const GroupedParams& params) {
     setmaxnreg_inc<Registers<kTile>::kConsumer>();
     consume<kUp, kTile>(params, block);
   }
+  // No block of a pair ends while the other may write to its shared memory.
+  if (S::kM == 2) barrier_cluster();
 }
 
 #else  // compiled, never run
@@ -246,11 +253,14 @@ template <bool kUp, int kTile>
 cudaError_t launch_tile(const moep_grouped_args& args,
                         const moep_launch& launch, cudaStream_t stream) {
   using S = Shape<kTile>;
-  const GroupedParams params = {args,
-                                pipe_of<kUp, kTile>(args, launch.shared_bytes)};
-  return moep::launch<const GroupedParams>(grouped_kernel<kUp, kTile>, params,
-                                           launch, S::kThreads,
-                                           params.pipe.bytes(), stream);
+  const bool paired = S::kM == 2 && launch.grid[0] > 1;
+  const GroupedParams params = {
+      args, pipe_of<kUp, kTile>(args, launch.shared_bytes), paired};
+  moep_launch pairs = launch;
+  if (paired) pairs.grid[0] -= pairs.grid[0] % 2;
+  return moep::launch<const GroupedParams>(
+      grouped_kernel<kUp, kTile>, params, pairs, S::kThreads,
+      params.pipe.bytes(), stream, moep::Blocks{false, paired ? 2u : 1u});
 }
 
 template <bool kUp>

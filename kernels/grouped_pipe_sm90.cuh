@@ -2,6 +2,10 @@
 // that copy and those that multiply. Wide tiles have a ring for each operand, of 64 k of
 // tokens, 256 of scales and 128 of weights a stage; narrow ones have 256 k of weights
 // and scales in a stage, and 128 or 256 of tokens.
+//
+// Wide tiles are worked on by pairs of blocks, clusters: units of the same tokens and
+// of neighbouring tiles of weights at the same time. Each block fetches its half of the
+// tokens into the shared memory of both.
 
 #ifndef MOEPLAN_KERNELS_GROUPED_PIPE_SM90_CUH_
 #define MOEPLAN_KERNELS_GROUPED_PIPE_SM90_CUH_
@@ -106,7 +110,10 @@ struct GroupedBlock {
   Ring tokens, weights, scales;
   uint32_t region;         // of warpgroup 0
   const uint32_t* before;  // token tiles, as grouped_tiles leaves them
-  uint32_t k, weight_tiles;
+  uint32_t k, last_tile;   // of the weights
+  // 1 of a pair, else 0: an even grid's blocks 2 i and 2 i + 1 are a pair.
+  uint32_t paired;
+  uint32_t weight_tiles;  // what pairs share is even
 };
 
 // A block's rows are 128 columns of gate, then the same of up; or 256 of down. An m16
@@ -126,8 +133,14 @@ constexpr uint32_t kRowsApart = kUp ? kBlockRows / 2 : 8;
 __device__ __forceinline__ GroupedWork unit_at(const moep_grouped_args& args,
                                                const GroupedBlock& block,
                                                uint32_t index) {
-  return grouped_work(args, args.site->expert_count, block.weight_tiles,
-                      block.before, index);
+  GroupedWork unit = grouped_work(args, args.site->expert_count,
+                                  block.weight_tiles >> block.paired,
+                                  block.before, index >> block.paired);
+  if (block.paired != 0) {
+    // A tile past the last one is the last one again: both blocks store the same.
+    unit.tile = min(unit.tile * 2 + index % 2, block.last_tile);
+  }
+  return unit;
 }
 
 // Calls use(index) for each unit of this block, in order.

@@ -31,6 +31,20 @@ __device__ __forceinline__ void release(uint32_t barrier) {
   release_if(barrier, true);
 }
 
+// With a stage of tokens, that of a wide tile in each block of a pair.
+template <int kM>
+__device__ __forceinline__ void release_tokens_if(const GroupedBlock& block,
+                                                  uint32_t stage, bool on) {
+  const uint32_t empty = block.tokens.empty(stage);
+  if constexpr (kM == 1) {
+    release_if(empty, on);
+  } else {
+    const uint32_t lane = threadIdx.x % 32;
+    __syncwarp();
+    mbarrier_arrive_cluster_if(empty, lane, on && lane <= block.paired);
+  }
+}
+
 // The operands of word j: two steps.
 __device__ __forceinline__ void dequantise(const NvBlock& block,
                                            const uint32_t (&scale)[2][2], int j,
@@ -50,7 +64,7 @@ __device__ __forceinline__ void drain(const GroupedBlock& block, Consumer& at,
   wgmma_wait_group<0>();
 #pragma unroll
   for (int m = 0; m < kM; m++) wgmma_hold(acc[m]);
-  release(block.tokens.empty(at.token_behind));
+  release_tokens_if<kM>(block, at.token_behind, true);
   at.behind = false;
 }
 

@@ -64,7 +64,7 @@ __device__ __forceinline__ void multiply_block(const GroupedBlock& block,
       const int j = 2 * half + i / kM, m = i % kM;
       // The group before the last has left its operands' registers.
       wgmma_wait_group<1>();
-      if (i == 1) release_if(block.tokens.empty(at.token_behind), at.behind);
+      if (i == 1) release_tokens_if<kM>(block, at.token_behind, at.behind);
       uint32_t(&operands)[8] = a[i % 2];
       dequantise(weights[m], scale[m], j, operands);
       wgmma_fence();

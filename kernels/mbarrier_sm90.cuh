@@ -51,6 +51,22 @@ __device__ __forceinline__ void mbarrier_arrive_cluster(uint32_t barrier,
       : "memory");
 }
 
+// The same without a branch.
+__device__ __forceinline__ void mbarrier_arrive_cluster_if(uint32_t barrier,
+                                                           uint32_t rank,
+                                                           bool on) {
+  asm volatile(
+      "{\n"
+      ".reg .pred on;\n"
+      ".reg .b32 there;\n"
+      "setp.ne.u32 on, %2, 0;\n"
+      "mapa.shared::cluster.u32 there, %0, %1;\n"
+      "@on mbarrier.arrive.shared::cluster.b64 _, [there];\n"
+      "}\n" ::"r"(barrier),
+      "r"(rank), "r"(static_cast<uint32_t>(on))
+      : "memory");
+}
+
 // Arrive; the phase also waits for `bytes` of bulk copies.
 __device__ __forceinline__ void mbarrier_arrive_expect_tx(uint32_t barrier,
                                                           uint32_t bytes) {

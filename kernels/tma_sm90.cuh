@@ -40,6 +40,20 @@ __device__ __forceinline__ void cp_async_bulk(uint32_t shared,
       : "memory");
 }
 
+// The same to `shared` in each block of the cluster whose bit is in `blocks`,
+// completing on the barrier at `barrier` there.
+__device__ __forceinline__ void cp_async_bulk_multicast(uint32_t shared,
+                                                        const void* global,
+                                                        uint32_t bytes,
+                                                        uint32_t barrier,
+                                                        uint32_t blocks) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"
+      ".multicast::cluster [%0], [%1], %2, [%3], %4;" ::"r"(shared),
+      "l"(global), "r"(bytes), "r"(barrier), "h"(static_cast<uint16_t>(blocks))
+      : "memory");
+}
+
 // One box of a matrix, from column `column` of row `row` on, to `shared` in each
 // block of the cluster whose bit is in `blocks`, completing on the barrier at
 // `barrier` there. What lies outside the matrix is zero.
