@@ -22,6 +22,8 @@ namespace {
 
 constexpr uint32_t kWarps = 32;
 constexpr auto kPatience = std::chrono::seconds(120);
+// By which a cluster's second block begins after the first.
+constexpr auto kLate = std::chrono::milliseconds(100);
 
 // Where `count` threads wait for each other, again and again.
 class Meeting {
@@ -73,28 +75,44 @@ thread_local std::vector<PendingCopy> copies;
 thread_local std::vector<Product> products;
 thread_local std::deque<std::vector<Product>> groups;
 
-Meeting block_meeting, warp_meeting[kWarps], named_meeting[16];
-uint32_t shuffled[kWarps][32];
-Operands operands[kWarps][32];
-Barrier barriers[kSharedBytes / 8];
-std::map<uint32_t, std::vector<PendingCopy>> bulk_copies;  // by barrier
-std::mutex barrier_mutex;
-std::condition_variable barrier_changed;
+struct Block {
+  alignas(1024) uint8_t memory[kSharedBytes];
+  Meeting all, warp[kWarps], named[16];
+  uint32_t shuffled[kWarps][32];
+  Operands operands[kWarps][32];
+  bool running;
+  // Under the mutex, here and below.
+  Barrier barriers[kSharedBytes / 8];
+  std::map<uint32_t, std::vector<PendingCopy>> bulk_copies;  // by barrier
+  std::mutex mutex;
+  std::condition_variable changed;
 
-Barrier& At(uint32_t address) {
-  Require(address % 8 == 0 && address < kSharedBytes, "a barrier's address");
-  Barrier& barrier = barriers[address / 8];
-  Require(barrier.initialised, "a barrier that is not initialised");
-  return barrier;
-}
+  Barrier& At(uint32_t address) {
+    Require(running, "a block that has ended, or has not begun");
+    Require(address % 8 == 0 && address < kSharedBytes, "a barrier's address");
+    Barrier& barrier = barriers[address / 8];
+    Require(barrier.initialised, "a barrier that is not initialised");
+    return barrier;
+  }
+  void Expect(uint32_t address, uint32_t bytes) {
+    Barrier& barrier = At(address);
+    Require(barrier.pending > 0, "more arrivals than the barrier has");
+    barrier.bytes += bytes;
+    barrier.pending--;
+    Advance(barrier);
+  }
+  void Advance(Barrier& barrier) {
+    if (barrier.pending != 0 || barrier.bytes != 0) return;
+    barrier.phase ^= 1;
+    barrier.pending = barrier.arrivals;
+    changed.notify_all();
+  }
+};
 
-// With the mutex held.
-void Advance(Barrier& barrier) {
-  if (barrier.pending != 0 || barrier.bytes != 0) return;
-  barrier.phase ^= 1;
-  barrier.pending = barrier.arrivals;
-  barrier_changed.notify_all();
-}
+Block cluster[kMaxCluster];
+uint32_t cluster_blocks;
+Meeting cluster_meeting;
+thread_local Block* own;
 
 void Perform(const PendingCopy& copy) {
   std::memcpy(shared + copy.to, copy.from, copy.bytes);
@@ -106,7 +124,7 @@ uint16_t Half(uint32_t word, uint32_t which) {
 
 }  // namespace
 
-uint8_t* shared;
+thread_local uint8_t* shared;
 
 void Require(bool condition, const char* what) {
   if (condition) return;
@@ -115,37 +133,61 @@ void Require(bool condition, const char* what) {
   std::abort();
 }
 
-void Launch(uint32_t blocks, uint32_t threads,
-            const std::function<void()>& body) {
-  gridDim = dim3(blocks);
-  blockDim = dim3(threads);
-  Require(threads % 32 == 0 && threads <= kWarps * 32, "a block's threads");
-  for (uint32_t block = 0; block < blocks; block++) {
-    for (Barrier& barrier : barriers) barrier.initialised = false;
-    if (shared != nullptr) std::memset(shared, 0xFF, kSharedBytes);
-    std::vector<std::thread> all;
-    for (uint32_t i = 0; i < threads; i++) {
-      all.emplace_back([block, i, &body] {
-        blockIdx = uint3{block, 0, 0};
-        threadIdx = uint3{i, 0, 0};
-        body();
-        Require(copies.empty() && products.empty() && groups.empty(),
-                "a thread leaves work behind");
-      });
-    }
-    for (std::thread& one : all) one.join();
+static void RunBlock(uint32_t index, Block* block,
+                     const std::function<void()>& body) {
+  std::vector<std::thread> all;
+  for (uint32_t i = 0; i < blockDim.x; i++) {
+    all.emplace_back([index, block, i, &body] {
+      blockIdx = uint3{index, 0, 0};
+      threadIdx = uint3{i, 0, 0};
+      own = block;
+      shared = block->memory;
+      if (block != cluster) std::this_thread::sleep_for(kLate);
+      body();
+      Require(copies.empty() && products.empty() && groups.empty(),
+              "a thread leaves work behind");
+    });
+  }
+  for (std::thread& one : all) one.join();
+  std::lock_guard<std::mutex> lock(block->mutex);
+  block->running = false;
+  for (const auto& copies_of : block->bulk_copies) {
+    Require(copies_of.second.empty(), "a block leaves copies behind");
   }
 }
 
-void SyncThreads() { block_meeting.Wait(blockDim.x); }
-void SyncWarp() { warp_meeting[threadIdx.x / 32].Wait(32); }
+void Launch(uint32_t blocks, uint32_t threads, uint32_t blocks_of_cluster,
+            const std::function<void()>& body) {
+  gridDim = dim3(blocks);
+  blockDim = dim3(threads);
+  cluster_blocks = blocks_of_cluster;
+  Require(threads % 32 == 0 && threads <= kWarps * 32, "a block's threads");
+  Require(cluster_blocks <= kMaxCluster && blocks % cluster_blocks == 0,
+          "a grid of clusters");
+  for (uint32_t first = 0; first < blocks; first += cluster_blocks) {
+    std::vector<std::thread> running;
+    for (uint32_t i = 0; i < cluster_blocks; i++) {
+      for (Barrier& barrier : cluster[i].barriers) barrier.initialised = false;
+      std::memset(cluster[i].memory, 0xFF, kSharedBytes);
+      cluster[i].running = true;
+    }
+    for (uint32_t i = 0; i < cluster_blocks; i++) {
+      running.emplace_back(RunBlock, first + i, &cluster[i], body);
+    }
+    for (std::thread& one : running) one.join();
+  }
+}
+
+void SyncCluster() { cluster_meeting.Wait(cluster_blocks * blockDim.x); }
+void SyncThreads() { own->all.Wait(blockDim.x); }
+void SyncWarp() { own->warp[threadIdx.x / 32].Wait(32); }
 void NamedBarrier(uint32_t name, uint32_t threads) {
   Require(name < 16, "a named barrier's number");
-  named_meeting[name].Wait(threads);
+  own->named[name].Wait(threads);
 }
 
 uint32_t Shuffle(uint32_t value, uint32_t from) {
-  uint32_t* lanes = shuffled[threadIdx.x / 32];
+  uint32_t* lanes = own->shuffled[threadIdx.x / 32];
   lanes[threadIdx.x % 32] = value;
   SyncWarp();
   const uint32_t taken = lanes[from];
@@ -154,36 +196,38 @@ uint32_t Shuffle(uint32_t value, uint32_t from) {
 }
 
 void BarrierInit(uint32_t address, uint32_t arrivals) {
-  std::lock_guard<std::mutex> lock(barrier_mutex);
+  std::lock_guard<std::mutex> lock(own->mutex);
   Require(address % 8 == 0 && address < kSharedBytes, "a barrier's address");
-  barriers[address / 8] = {true, arrivals, arrivals, 0, 0};
+  own->barriers[address / 8] = {true, arrivals, arrivals, 0, 0};
 }
 
 void BarrierArrive(uint32_t address) { BarrierExpect(address, 0); }
 
+void BarrierArriveAt(uint32_t rank, uint32_t address) {
+  Require(rank < cluster_blocks, "a block of the cluster");
+  std::lock_guard<std::mutex> lock(cluster[rank].mutex);
+  cluster[rank].Expect(address, 0);
+}
+
 void BarrierExpect(uint32_t address, uint32_t bytes) {
-  std::lock_guard<std::mutex> lock(barrier_mutex);
-  Barrier& barrier = At(address);
-  Require(barrier.pending > 0, "more arrivals than the barrier has");
-  barrier.bytes += bytes;
-  barrier.pending--;
-  Advance(barrier);
+  std::lock_guard<std::mutex> lock(own->mutex);
+  own->Expect(address, bytes);
 }
 
 void BarrierWait(uint32_t address, uint32_t parity) {
-  std::unique_lock<std::mutex> lock(barrier_mutex);
-  Barrier& barrier = At(address);
-  std::vector<PendingCopy>& bulk = bulk_copies[address];
+  std::unique_lock<std::mutex> lock(own->mutex);
+  Barrier& barrier = own->At(address);
+  std::vector<PendingCopy>& bulk = own->bulk_copies[address];
   const auto ended = [&] {
     for (const PendingCopy& copy : bulk) {
       Perform(copy);
       barrier.bytes -= copy.bytes;
     }
-    if (!bulk.empty()) Advance(barrier);
+    if (!bulk.empty()) own->Advance(barrier);
     bulk.clear();
     return barrier.phase != parity;
   };
-  Require(barrier_changed.wait_for(lock, kPatience, ended),
+  Require(own->changed.wait_for(lock, kPatience, ended),
           "a phase that does not end");
 }
 
@@ -191,11 +235,21 @@ void Copy(uint32_t to, const void* from, uint32_t bytes) {
   copies.push_back({to, from, bytes});
 }
 
-void CopyBulk(uint32_t to, const void* from, uint32_t bytes, uint32_t barrier) {
-  std::lock_guard<std::mutex> lock(barrier_mutex);
-  bulk_copies[barrier].push_back({to, from, bytes});
-  barrier_changed.notify_all();
+void CopyBulk(uint32_t to, const void* from, uint32_t bytes, uint32_t barrier,
+              uint32_t blocks) {
+  Require(blocks != 0 && blocks >> cluster_blocks == 0,
+          "blocks of the cluster");
+  for (uint32_t rank = 0; rank < cluster_blocks; rank++) {
+    if ((blocks >> rank & 1) == 0) continue;
+    Block& block = cluster[rank];
+    std::lock_guard<std::mutex> lock(block.mutex);
+    block.At(barrier);
+    block.bulk_copies[barrier].push_back({to, from, bytes});
+    block.changed.notify_all();
+  }
 }
+
+uint32_t OwnBit() { return 1u << (own - cluster); }
 
 void FinishCopies() {
   for (const PendingCopy& copy : copies) Perform(copy);
@@ -213,8 +267,8 @@ void WgmmaCommit() {
 
 static void Multiply(float* d, uint32_t n, const uint32_t* a, uint64_t b) {
   const uint32_t lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
-  const Operands* warp = operands[threadIdx.x / 32];
-  std::memcpy(operands[threadIdx.x / 32][lane].word, a, sizeof(Operands));
+  Operands* warp = own->operands[threadIdx.x / 32];
+  std::memcpy(warp[lane].word, a, sizeof(Operands));
   SyncWarp();
   Require(b >> 62 == 1 && (b >> 32 & 0x3FFF) == 64, "a tile's descriptor");
   const uint32_t tile = static_cast<uint32_t>(b & 0x3FFF) << 4;

@@ -1,7 +1,7 @@
 // A GPU's blocks as threads of the host: the sources of CUDA kernels, compiled as
-// C++, run without a GPU. One block at a time, its threads side by side, so that
-// barriers, rings and indexes do what they do there; wgmma is the host's model of a
-// tensor-core step. What is asynchronous happens as late as it may: a cp.async when
+// C++, run without a GPU. One cluster of blocks at a time, their threads side by side,
+// so that barriers, rings and indexes do what they do there; wgmma is the host's model
+// of a tensor-core step. What is asynchronous happens as late as it may: a cp.async when
 // its thread's arrival is due, a bulk copy when somebody waits for its barrier, a
 // wgmma when its group is waited for.
 
@@ -41,14 +41,16 @@ extern dim3 gridDim, blockDim;
 
 namespace emulation {
 
-// Shared memory's address 0. Set by the file that has it.
-extern uint8_t* shared;
+// Shared memory of this thread's block: its address 0.
+extern thread_local uint8_t* shared;
 constexpr uint32_t kSharedBytes = 232448;
+constexpr uint32_t kMaxCluster = 2;
 
-// Runs `body` as every thread of `blocks` blocks, one block after another.
-void Launch(uint32_t blocks, uint32_t threads,
+// Runs `body` as every thread of `blocks` blocks, one cluster after another.
+void Launch(uint32_t blocks, uint32_t threads, uint32_t cluster,
             const std::function<void()>& body);
 
+void SyncCluster();
 void SyncThreads();
 void SyncWarp();
 void NamedBarrier(uint32_t name, uint32_t threads);
@@ -58,12 +60,17 @@ uint32_t Shuffle(uint32_t value, uint32_t from);
 // which.
 void BarrierInit(uint32_t address, uint32_t arrivals);
 void BarrierArrive(uint32_t address);
+void BarrierArriveAt(uint32_t rank,
+                     uint32_t address);                // a block of the cluster
 void BarrierExpect(uint32_t address, uint32_t bytes);  // and arrive
 void BarrierWait(uint32_t address, uint32_t parity);
 
-// Copies into shared memory; Bulk completes on the barrier.
+// Copies into shared memory; Bulk completes on the barrier, in each block of the
+// cluster whose bit is in `blocks`.
 void Copy(uint32_t to, const void* from, uint32_t bytes);
-void CopyBulk(uint32_t to, const void* from, uint32_t bytes, uint32_t barrier);
+void CopyBulk(uint32_t to, const void* from, uint32_t bytes, uint32_t barrier,
+              uint32_t blocks);
+uint32_t OwnBit();    // in such `blocks`
 void FinishCopies();  // this thread's, but for bulk ones
 
 // d [64, n] += a b, as a warpgroup's thread holds them; b by its descriptor. Groups

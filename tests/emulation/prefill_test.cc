@@ -268,7 +268,8 @@ TEST_P(EmulatedPrefill, GivesTheHostsBits) {
 }
 
 // Every tile; widths that are no multiple of 128 and 256; two segments in up and in
-// down; experts with more tokens than a tile.
+// down; experts with more tokens than a tile. Wide tiles: pairs of blocks with one, two
+// and three tiles of weights, a block without a pair, one token, odd grids.
 const Case kCases[] = {
     {128, 64, 5, 2, 11, 8, 2, Skew::kEven},
     {128, 64, 5, 2, 24, 16, 2, Skew::kUnfilled},
@@ -280,6 +281,9 @@ const Case kCases[] = {
     {128, 64, 3, 1, 110, 96, 2, Skew::kFewExperts},
     {192, 64, 3, 2, 70, 128, 2, Skew::kFewExperts},
     {128, 128, 3, 1, 170, 128, 2, Skew::kFewExperts},
+    {576, 320, 4, 1, 9, 96, 5, Skew::kEven},
+    {512, 256, 2, 1, 41, 128, 3, Skew::kEven},
+    {128, 64, 2, 1, 45, 128, 1, Skew::kFewExperts},
     {2112, 64, 2, 1, 9, 8, 1, Skew::kEven},
     {2112, 64, 2, 1, 40, 64, 1, Skew::kFewExperts},
     {64, 2112, 2, 1, 10, 16, 1, Skew::kEven},

@@ -134,6 +134,10 @@ inline void mbarrier_arrive(uint32_t barrier) {
 inline void mbarrier_arrive_if(uint32_t barrier, bool on) {
   if (on) mbarrier_arrive(barrier);
 }
+inline void mbarrier_arrive_cluster_if(uint32_t barrier, uint32_t rank,
+                                       bool on) {
+  if (on) emulation::BarrierArriveAt(rank, barrier);
+}
 inline void mbarrier_arrive_expect_tx(uint32_t barrier, uint32_t bytes) {
   emulation::BarrierExpect(barrier, bytes);
 }
@@ -147,13 +151,19 @@ inline void mbarrier_wait(uint32_t barrier, uint32_t parity) {
 
 /* ---- tma_sm90.cuh ---- */
 
-inline void cp_async_bulk(uint32_t to, const void* from, uint32_t bytes,
-                          uint32_t barrier) {
+inline void barrier_cluster() { emulation::SyncCluster(); }
+inline void cp_async_bulk_multicast(uint32_t to, const void* from,
+                                    uint32_t bytes, uint32_t barrier,
+                                    uint32_t blocks) {
   emulation::Require(reinterpret_cast<uintptr_t>(from) % 16 == 0 &&
-                         to % 16 == 0 && bytes % 16 == 0 &&
+                         to % 16 == 0 && bytes % 16 == 0 && bytes != 0 &&
                          to + bytes <= emulation::kSharedBytes,
                      "a bulk copy's addresses");
-  emulation::CopyBulk(to, from, bytes, barrier);
+  emulation::CopyBulk(to, from, bytes, barrier, blocks);
+}
+inline void cp_async_bulk(uint32_t to, const void* from, uint32_t bytes,
+                          uint32_t barrier) {
+  cp_async_bulk_multicast(to, from, bytes, barrier, emulation::OwnBit());
 }
 // A map of the emulation: address, rows, bytes of a row; a box is 128 rows of 128
 // bytes, swizzled by 128 bytes.
@@ -210,12 +220,17 @@ void wgmma_bf16(float (&d)[kN / 2], const uint32_t* a, uint64_t b) {
 
 /* ---- launch.cuh ---- */
 
+struct Blocks {
+  bool cooperative = false;
+  uint32_t cluster = 1;
+};
 template <typename Args>
 cudaError_t launch(void (*kernel)(Args), const Args& args,
                    const moep_launch& launch, uint32_t threads,
-                   size_t shared_bytes, cudaStream_t) {
+                   size_t shared_bytes, cudaStream_t,
+                   const Blocks& blocks = {}) {
   emulation::Require(shared_bytes <= launch.shared_bytes, "shared memory");
-  emulation::Launch(launch.grid[0] * launch.grid[1], threads,
+  emulation::Launch(launch.grid[0] * launch.grid[1], threads, blocks.cluster,
                     [&] { kernel(args); });
   return cudaSuccess;
 }
