@@ -5,7 +5,8 @@
 // unpack weights into registers, the A operand of wgmma, while the tensor cores work on
 // the operands before; another warpgroup copies. Tiles of up to 80 tokens have four
 // warpgroups of one m64 tile each: warps to hide the unpacking, which bounds them. Wider
-// ones have two of two each, for their registers.
+// ones have two of two each, for their registers, and are worked on by pairs of blocks
+// that fetch tokens for each other (grouped_pipe_sm90.cuh).
 
 #include "kernels/grouped_copy_sm90.cuh"
 #include "kernels/grouped_narrow_sm90.cuh"
