@@ -100,7 +100,8 @@ __device__ __forceinline__ void run_unit(const GroupedParams& params,
   float acc[kM][kN / 2];
   multiply<kUp, kN, kTile>(block, region, at, acc);
   // Found again rather than kept in registers.
-  const GroupedWork unit = unit_at(params.args, block, index);
+  GroupedWork unit = unit_at(params.args, block, index);
+  if (kM == 2 && unit.tile > block.last_tile) unit.tokens = 0;  // to store
   if constexpr (kUp) {
     store_up<kN, kM>(params.args, unit, region, acc);
   } else {
@@ -161,7 +162,7 @@ __device__ __forceinline__ GroupedBlock make_block(const GroupedParams& params,
   block.paired = kNarrow ? 0 : params.paired;
   const uint32_t tiles = kUp ? moep_ceil_div(args.inter, kBlockRows / 2)
                              : moep_ceil_div(args.hidden, kBlockRows);
-  block.last_tile = tiles - 1;
+  block.last_tile = kNarrow ? ~0u : tiles - 1;
   block.weight_tiles = tiles + (tiles & block.paired);
   block.k = kUp ? args.hidden : args.inter;
   init_ring(block.tokens, kTokenCopiers, kWarps << block.paired);

@@ -110,7 +110,8 @@ struct GroupedBlock {
   Ring tokens, weights, scales;
   uint32_t region;         // of warpgroup 0
   const uint32_t* before;  // token tiles, as grouped_tiles leaves them
-  uint32_t k, last_tile;   // of the weights
+  uint32_t k;
+  uint32_t last_tile;  // of the weights; for narrow tiles ~0
   // 1 of a pair, else 0: an even grid's blocks 2 i and 2 i + 1 are a pair.
   uint32_t paired;
   uint32_t weight_tiles;  // what pairs share is even
@@ -130,16 +131,14 @@ __device__ __forceinline__ uint32_t tile_row(uint32_t m) {
 template <bool kUp>
 constexpr uint32_t kRowsApart = kUp ? kBlockRows / 2 : 8;
 
+// Of a pair's second block the tile may be one past the last.
 __device__ __forceinline__ GroupedWork unit_at(const moep_grouped_args& args,
                                                const GroupedBlock& block,
                                                uint32_t index) {
   GroupedWork unit = grouped_work(args, args.site->expert_count,
                                   block.weight_tiles >> block.paired,
                                   block.before, index >> block.paired);
-  if (block.paired != 0) {
-    // A tile past the last one is the last one again: both blocks store the same.
-    unit.tile = min(unit.tile * 2 + index % 2, block.last_tile);
-  }
+  if (block.paired != 0) unit.tile = unit.tile * 2 + index % 2;
   return unit;
 }
 
