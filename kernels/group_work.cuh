@@ -193,14 +193,18 @@ __device__ __forceinline__ const uint8_t* operand_of(const Block& block,
   const uint32_t lane = threadIdx.x % 32, r = lane / 4, t = lane % 4;
   const uint64_t row = args.route.rows.begin + r;
   if (row >= moep_rows_end(&args.route.rows)) return nullptr;
+  int32_t j = 0;
+  if (!phase.bf16()) {
+    const Place place = place_of(block, phase, unit.tile);
+    const uint32_t index = block.shared.entry[place.entry].index;
+    j = block.shared.route.slot[index * MOEP_UNION_ROWS + r];
+    // Zeros instead of rows that do not want the expert: the tensor cores take less.
+    if (j < 0) return nullptr;
+  }
   if (phase.kind != kExpertDown) {
     return block.xs + r * moep_group_x_pitch(phase.k) + unit.begin * 2 +
            (phase.bf16() ? bf_place() : t * 16);
   }
-  const Place place = place_of(block, phase, unit.tile);
-  const uint32_t index = block.shared.entry[place.entry].index;
-  const int32_t j = block.shared.route.slot[index * MOEP_UNION_ROWS + r];
-  if (j < 0) return nullptr;
   return bytes_of(args.h + slot_of(args, r, j) * moep_padded_k(args.inter) +
                   unit.begin) +
          t * 16;
