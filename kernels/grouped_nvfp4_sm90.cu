@@ -135,6 +135,16 @@ __device__ __forceinline__ void init_ring(const Ring& ring, uint32_t copiers,
   mbarrier_init(ring.empty(threadIdx.x), users);
 }
 
+// Zeros in a ring of tokens: rows of a stage that no unit has filled cost the tensor cores
+// little then, and most units of narrow tiles have few tokens.
+__device__ __forceinline__ void clear_ring(uint8_t* stages, uint32_t bytes) {
+#pragma unroll 1
+  for (uint32_t at = threadIdx.x * 16; at < bytes; at += blockDim.x * 16) {
+    *reinterpret_cast<uint4*>(stages + at) = make_uint4(0, 0, 0, 0);
+  }
+  fence_proxy_async();
+}
+
 template <bool kUp, int kTile>
 __device__ __forceinline__ GroupedBlock make_block(const GroupedParams& params,
                                                    uint8_t* start) {
@@ -170,6 +180,7 @@ __device__ __forceinline__ GroupedBlock make_block(const GroupedParams& params,
   if (!kNarrow) init_ring(block.scales, kScaleCopiers, kWarps);
   // The copy engine sees them; the other threads do after grouped_tiles' barriers.
   fence_mbarrier_init();
+  if (kNarrow) clear_ring(start, pipe.weights());
   if (!kNarrow) barrier_cluster();  // so does the other block of the pair
   griddepcontrol_wait();
   griddepcontrol_launch_dependents();

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <thread>
 
 #include "tests/gpu_site_run.h"
 
@@ -113,6 +114,13 @@ void GpuSite::WriteBlob() {
   host_blob_.resize((bytes + 7) / 8);
   EXPECT_MOEPLAN(moeplan_site_write(planner_, &site_, host_blob_.data(), bytes))
       << log_ << name();
+  // A thread that has no context yet writes the same.
+  std::vector<uint64_t> again(host_blob_.size());
+  std::thread([&] {
+    EXPECT_MOEPLAN(moeplan_site_write(planner_, &site_, again.data(), bytes))
+        << log_ << name();
+  }).join();
+  EXPECT_EQ(again, host_blob_) << name();
   if (blob_piece_ != 0) {
     blob_.Write(blob_piece_, host_blob_.data(), bytes);
     return;

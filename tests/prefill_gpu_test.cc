@@ -91,6 +91,22 @@ TEST(PrefillGpu, EveryTileOverRingsThatWrap) {
   }
 }
 
+// Wide tiles are done by pairs of blocks: grids that are no pairs, and an odd number of
+// tiles of weights.
+TEST(PrefillGpu, EveryTileOnFewSms) {
+  MOEP_NEEDS_GPU();
+  Site host(harness_of(harness_config(576, 320, 3, 2, 64), 1, 170));
+  GpuSite gpu(host);
+  for (uint32_t sm_limit : {1u, 2u, 3u, 7u}) {
+    for (const char* tile : kTiles) {
+      moeplan_options options = Prefill(tile);
+      options.sm_limit = sm_limit;
+      ExpectRun(gpu, harness_rows(0, 170), options);
+      if (HasFatalFailure()) FAIL() << "on " << sm_limit;
+    }
+  }
+}
+
 TEST(PrefillGpu, IsTheRuleFromNineRowsOn) {
   MOEP_NEEDS_GPU();
   Site host(harness_of(harness_config(256, 128, 24, 4, 64), 1, 20));
@@ -193,11 +209,15 @@ TEST(PrefillGpu, NullExperts) {
   for (uint32_t e = 0; e < 24; e += 3) some[e] = 1;
   rest[5] = 0;
   for (const auto* nulls : {&some, &rest, &all}) {
-    for (uint32_t width : {0u, 48u}) {
-      harness h = harness_of(harness_config(256, 208, 24, 8, width), 80, 70);
-      h.null_experts = nulls->data();
-      ExpectSite(h, {9, 66});
-      if (HasFatalFailure()) return;
+    // With tensor maps in the blob and without.
+    for (uint32_t inter : {192u, 208u}) {
+      for (uint32_t width : {0u, 48u}) {
+        harness h =
+            harness_of(harness_config(256, inter, 24, 8, width), 80, 70);
+        h.null_experts = nulls->data();
+        ExpectSite(h, {9, 66});
+        if (HasFatalFailure()) return;
+      }
     }
   }
 }

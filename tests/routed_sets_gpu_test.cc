@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "tests/gpu_site_run.h"
@@ -17,15 +18,16 @@ using moeplan_test::Options;
 using moeplan_test::Result;
 using moeplan_test::Site;
 
-// By the rule, and without the prefill recipe.
-class RoutedSetGpu : public testing::TestWithParam<bool> {
+// By the rule, and without the prefill recipe; of an intermediate width for which the
+// blob has tensor maps, and of another.
+class RoutedSetGpu : public testing::TestWithParam<std::tuple<bool, uint32_t>> {
  protected:
   static constexpr uint32_t kMost = 16;
 
   void SetUp() override {
     MOEP_NEEDS_GPU();
-    host_ = std::make_unique<Site>(
-        harness_of(harness_config(256, 208, 30, 7, 64), 8, kMost));
+    host_ = std::make_unique<Site>(harness_of(
+        harness_config(256, std::get<1>(GetParam()), 30, 7, 64), 8, kMost));
     gpu_ = std::make_unique<GpuSite>(*host_);
     ASSERT_NE(gpu_->planner(), nullptr);
     size_t bytes = 0;
@@ -64,13 +66,16 @@ class RoutedSetGpu : public testing::TestWithParam<bool> {
   std::unique_ptr<GpuSite> gpu_;
   DeviceMemory workspace_;
   const moeplan_options options_ =
-      GetParam() ? Options() : Options().NoGrouped();
+      std::get<0>(GetParam()) ? Options() : Options().NoGrouped();
 };
 
-INSTANTIATE_TEST_SUITE_P(, RoutedSetGpu, testing::Bool(),
-                         [](const testing::TestParamInfo<bool>& info) {
-                           return info.param ? "ByTheRule" : "NoGrouped";
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    , RoutedSetGpu,
+    testing::Combine(testing::Bool(), testing::Values(208, 192)),
+    [](const testing::TestParamInfo<std::tuple<bool, uint32_t>>& info) {
+      return (std::get<0>(info.param) ? "ByTheRule" : "NoGrouped") +
+             std::to_string(std::get<1>(info.param));
+    });
 
 TEST_P(RoutedSetGpu, ReplaysTheGraphOfEachRowCount) {
   const std::vector<uint32_t> counts = {1, 2, 3, 8, 11, kMost};

@@ -128,6 +128,7 @@ inline void mbarrier_init(uint32_t barrier, uint32_t arrivals) {
   emulation::BarrierInit(barrier, arrivals);
 }
 inline void fence_mbarrier_init() {}
+inline void fence_proxy_async() {}
 inline void mbarrier_arrive(uint32_t barrier) {
   emulation::BarrierArrive(barrier);
 }
