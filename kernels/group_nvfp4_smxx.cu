@@ -28,11 +28,11 @@ using Grid = cooperative_groups::grid_group;
 constexpr uint32_t kMaxThreads = MOEP_GROUP_MAX_WARPS * 32;
 
 __device__ __forceinline__ Block block_of(const moep_group_args& args,
-                                          uint8_t* memory) {
+                                          uint8_t* start) {
   const uint32_t base = moep_group_base_bytes(
       args.hidden, args.width, args.route.rows.count, args.route.rule.topk);
-  return {args, *reinterpret_cast<moep::GroupShared*>(memory),
-          memory + MOEP_GROUP_FIXED_BYTES, memory + base,
+  return {args, *reinterpret_cast<moep::GroupShared*>(start),
+          start + MOEP_GROUP_FIXED_BYTES, start + base,
           min(moep_group_front_warps(args.hidden,
                                      moep::dynamic_shared_bytes() - base),
               moep::warps_of_block())};

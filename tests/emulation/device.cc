@@ -58,6 +58,11 @@ struct Operands {
   uint32_t word[4];
 };
 
+// b of an mma, as Operands its a.
+struct Columns {
+  uint32_t word[2];
+};
+
 struct PendingCopy {
   uint32_t to;
   const void* from;
@@ -72,6 +77,7 @@ struct Product {
 };
 
 thread_local std::vector<PendingCopy> copies;
+thread_local std::deque<std::vector<PendingCopy>> copy_groups;
 thread_local std::vector<Product> products;
 thread_local std::deque<std::vector<Product>> groups;
 
@@ -80,6 +86,7 @@ struct Block {
   Meeting all, warp[kWarps], named[16];
   uint32_t shuffled[kWarps][32];
   Operands operands[kWarps][32];
+  Columns columns[kWarps][32];
   bool running;
   // Under the mutex, here and below.
   Barrier barriers[kSharedBytes / 8];
@@ -144,6 +151,9 @@ static void RunBlock(uint32_t index, Block* block,
       shared = block->memory;
       if (block != cluster) std::this_thread::sleep_for(kLate);
       body();
+      for (const auto& group : copy_groups) {
+        Require(group.empty(), "a thread leaves copies behind");
+      }
       Require(copies.empty() && products.empty() && groups.empty(),
               "a thread leaves work behind");
     });
@@ -193,6 +203,16 @@ uint32_t Shuffle(uint32_t value, uint32_t from) {
   const uint32_t taken = lanes[from];
   SyncWarp();
   return taken;
+}
+
+std::array<uint32_t, 32> OfAllLanes(uint32_t value) {
+  uint32_t* lanes = own->shuffled[threadIdx.x / 32];
+  lanes[threadIdx.x % 32] = value;
+  SyncWarp();
+  std::array<uint32_t, 32> all;
+  std::copy_n(lanes, 32, all.begin());
+  SyncWarp();
+  return all;
 }
 
 void BarrierInit(uint32_t address, uint32_t arrivals) {
@@ -251,9 +271,21 @@ void CopyBulk(uint32_t to, const void* from, uint32_t bytes, uint32_t barrier,
 
 uint32_t OwnBit() { return 1u << (own - cluster); }
 
-void FinishCopies() {
-  for (const PendingCopy& copy : copies) Perform(copy);
+void CommitCopies() {
+  copy_groups.push_back(copies);
   copies.clear();
+}
+
+void WaitCopies(size_t pending) {
+  while (copy_groups.size() > pending) {
+    for (const PendingCopy& copy : copy_groups.front()) Perform(copy);
+    copy_groups.pop_front();
+  }
+}
+
+void FinishCopies() {
+  CommitCopies();
+  WaitCopies(0);
 }
 
 void Wgmma(float* d, uint32_t n, const uint32_t* a, uint64_t b) {
@@ -265,19 +297,51 @@ void WgmmaCommit() {
   products.clear();
 }
 
-static void Multiply(float* d, uint32_t n, const uint32_t* a, uint64_t b) {
-  const uint32_t lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
-  Operands* warp = own->operands[threadIdx.x / 32];
-  std::memcpy(warp[lane].word, a, sizeof(Operands));
-  SyncWarp();
-  Require(b >> 62 == 1 && (b >> 32 & 0x3FFF) == 64, "a tile's descriptor");
-  const uint32_t tile = static_cast<uint32_t>(b & 0x3FFF) << 4;
-  uint16_t row[2][16];
+// Rows g and g + 8 of a warp's a, of which each lane has brought its part.
+static void TakeRows(uint16_t (&row)[2][16]) {
+  const uint32_t g = threadIdx.x % 32 / 4;
+  const Operands* warp = own->operands[threadIdx.x / 32];
   for (uint32_t r = 0; r < 2; r++) {
     for (uint32_t k = 0; k < 16; k++) {
       row[r][k] = Half(warp[g * 4 + k % 8 / 2].word[r + k / 8 * 2], k % 2);
     }
   }
+}
+
+static void BringOperands(const uint32_t* a) {
+  std::memcpy(own->operands[threadIdx.x / 32][threadIdx.x % 32].word, a,
+              sizeof(Operands));
+}
+
+void Mma(float* d, const uint32_t* a, const uint32_t* b) {
+  const uint32_t lane = threadIdx.x % 32;
+  Columns* warp = own->columns[threadIdx.x / 32];
+  BringOperands(a);
+  std::memcpy(warp[lane].word, b, sizeof(Columns));
+  SyncWarp();
+  uint16_t row[2][16], column[16];
+  TakeRows(row);
+  for (uint32_t c = 0; c < 2; c++) {
+    for (uint32_t k = 0; k < 16; k++) {
+      column[k] =
+          Half(warp[(lane % 4 * 2 + c) * 4 + k % 8 / 2].word[k / 8], k % 2);
+    }
+    for (uint32_t r = 0; r < 2; r++) {
+      float& sum = d[2 * r + c];
+      sum = moep_step(&moep_step_sm90, row[r], column, sum);
+    }
+  }
+  SyncWarp();
+}
+
+static void Multiply(float* d, uint32_t n, const uint32_t* a, uint64_t b) {
+  const uint32_t t = threadIdx.x % 4;
+  BringOperands(a);
+  SyncWarp();
+  Require(b >> 62 == 1 && (b >> 32 & 0x3FFF) == 64, "a tile's descriptor");
+  const uint32_t tile = static_cast<uint32_t>(b & 0x3FFF) << 4;
+  uint16_t row[2][16];
+  TakeRows(row);
   for (uint32_t i = 0; i < n / 4; i++) {
     const uint32_t column = i / 2 * 8 + 2 * t + i % 2;
     uint16_t other[16];

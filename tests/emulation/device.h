@@ -12,6 +12,7 @@
 #include <vector_types.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -55,6 +56,7 @@ void SyncThreads();
 void SyncWarp();
 void NamedBarrier(uint32_t name, uint32_t threads);
 uint32_t Shuffle(uint32_t value, uint32_t from);
+std::array<uint32_t, 32> OfAllLanes(uint32_t value);
 
 // mbarriers, by their address. A wait that nothing ends is a failure that says
 // which.
@@ -70,8 +72,15 @@ void BarrierWait(uint32_t address, uint32_t parity);
 void Copy(uint32_t to, const void* from, uint32_t bytes);
 void CopyBulk(uint32_t to, const void* from, uint32_t bytes, uint32_t barrier,
               uint32_t blocks);
-uint32_t OwnBit();    // in such `blocks`
-void FinishCopies();  // this thread's, but for bulk ones
+uint32_t OwnBit();  // in such `blocks`
+// This thread's, but for bulk ones: a group ends; oldest first, until `pending` groups
+// are left; all.
+void CommitCopies();
+void WaitCopies(size_t pending);
+void FinishCopies();
+
+// d [16, 8] += a b, as a warp's threads hold them (mma_m16n8k16_bf16).
+void Mma(float* d, const uint32_t* a, const uint32_t* b);
 
 // d [64, n] += a b, as a warpgroup's thread holds them; b by its descriptor. Groups
 // are carried out, oldest first, until `pending` are left.
@@ -108,6 +117,25 @@ T __shfl_up_sync(unsigned, T value, uint32_t apart) {
   const uint32_t lane = threadIdx.x % 32;
   return emulated_shuffle(value, lane >= apart ? lane - apart : lane);
 }
+
+inline uint32_t __ballot_sync(unsigned, bool flag) {
+  uint32_t bits = 0, lane = 0;
+  for (uint32_t value : emulation::OfAllLanes(flag)) bits |= value << lane++;
+  return bits;
+}
+inline uint32_t __reduce_max_sync(unsigned, uint32_t value) {
+  const auto all = emulation::OfAllLanes(value);
+  return *std::max_element(all.begin(), all.end());
+}
+inline uint32_t __reduce_min_sync(unsigned, uint32_t value) {
+  const auto all = emulation::OfAllLanes(value);
+  return *std::min_element(all.begin(), all.end());
+}
+inline int __popc(uint32_t bits) { return __builtin_popcount(bits); }
+inline uint32_t atomicAdd(uint32_t* at, uint32_t value) {
+  return __atomic_fetch_add(at, value, __ATOMIC_SEQ_CST);
+}
+inline void __threadfence_block() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 
 using std::max;
 using std::min;

@@ -4,39 +4,18 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstring>
-#include <memory>
 #include <random>
 #include <vector>
 
-#include "kernels/kernels.h"
 #include "kernels/tile_order.h"
-#include "tests/emulation/device.h"
+#include "tests/emulation/site.h"
 
 namespace {
 
-// Of what uploads give: aligned, poisoned.
-template <typename T>
-class Buffer {
- public:
-  explicit Buffer(size_t count, int poison = 0xFF)
-      : data_(static_cast<T*>(std::aligned_alloc(
-                  256, (count * sizeof(T) + 511) / 256 * 256)),
-              std::free),
-        count_(count) {
-    std::memset(data_.get(), poison, count * sizeof(T));
-  }
-  T* get() const { return data_.get(); }
-  T& operator[](size_t i) const { return data_.get()[i]; }
-  size_t size() const { return count_; }
-  bool operator==(const Buffer& other) const {
-    return std::memcmp(get(), other.get(), count_ * sizeof(T)) == 0;
-  }
-
- private:
-  std::unique_ptr<T, decltype(&std::free)> data_;
-  size_t count_;
-};
+using emulation::Buffer;
+using emulation::Experts;
+using emulation::Launch;
+using emulation::RandomRows;
 
 enum class Skew { kEven, kFewExperts, kUnfilled };
 
@@ -52,23 +31,14 @@ class Prefill {
   explicit Prefill(const Case& c)
       : c_(c),
         slots_(c.rows * c.topk),
-        weights_(c.experts * 3 * c.hidden * c.inter / 2),
-        scales_(c.experts * 3 * c.hidden * c.inter / 16),
-        table_(moep_site_mapped_bytes(c.experts), 0),
-        x_(c.rows * c.hidden),
+        experts_(c.hidden, c.inter, c.experts, random_),
+        x_(RandomRows(c.rows, c.hidden, random_)),
         ids_(slots_),
         perm_(slots_),
         sorted_(slots_),
         offsets_(c.experts + 1, 0),
         route_(slots_) {
-    for (size_t i = 0; i < weights_.size(); i++) weights_[i] = Random();
-    for (size_t i = 0; i < scales_.size(); i++) scales_[i] = 40 + Random() % 32;
-    for (size_t i = 0; i < x_.size(); i++) {
-      const float value = static_cast<float>(random_() % 4001) / 1000 - 2;
-      x_[i] = moep_bf16_from_float(value);
-    }
     live_ = static_cast<int32_t>(c.rows - c.rows / 8);
-    WriteTable();
     Route();
     Sort();
   }
@@ -124,37 +94,7 @@ class Prefill {
   }
 
  private:
-  uint8_t Random() { return static_cast<uint8_t>(random_()); }
-  moep_site_table* table() const {
-    return reinterpret_cast<moep_site_table*>(table_.get());
-  }
-
-  // Expert 2 is on another rank where there are more than four.
-  void WriteTable() {
-    const size_t size = size_t{c_.hidden} * c_.inter;
-    table()->expert_count = c_.experts;
-    table()->maps = moep_site_maps(c_.experts);
-    auto* maps =
-        reinterpret_cast<moep_expert_maps*>(table_.get() + table()->maps);
-    for (uint32_t e = 0; e < c_.experts; e++) {
-      if (c_.experts > 4 && e == 2) continue;
-      moep_expert& expert = table()->experts[e];
-      moep_nvfp4* const matrices[] = {&expert.gate, &expert.up, &expert.down};
-      for (uint32_t q = 0; q < 3; q++) {
-        const size_t which = e * 3 + q;
-        *matrices[q] = {
-            weights_.get() + which * size / 2,
-            scales_.get() + which * size / 16,
-            moep_epilogue_scale(0.01f * static_cast<float>(1 + which % 5)), 0};
-        moep_tensor_map* const map[] = {&maps[e].gate, &maps[e].up,
-                                        &maps[e].down};
-        const uint64_t k = q < 2 ? c_.hidden : c_.inter;
-        map[q]->words[0] = reinterpret_cast<uint64_t>(matrices[q]->weight);
-        map[q]->words[1] = q < 2 ? c_.inter : c_.hidden;
-        map[q]->words[2] = k / 2;
-      }
-    }
-  }
+  const moep_site_table* table() const { return experts_.table(); }
 
   void Route() {
     for (uint32_t s = 0; s < slots_; s++) {
@@ -237,15 +177,10 @@ class Prefill {
     return args;
   }
 
-  static void Launch(moep_launch_fn kernel, const moep_args& args,
-                     const moep_launch& launch) {
-    EXPECT_EQ(kernel(&args, &launch, nullptr), cudaSuccess);
-  }
-
   const Case c_;
   const uint32_t slots_;
   std::mt19937 random_{7};
-  Buffer<uint8_t> weights_, scales_, table_;
+  Experts experts_;
   Buffer<uint16_t> x_;
   Buffer<int32_t> ids_, perm_, sorted_;
   Buffer<uint32_t> offsets_;

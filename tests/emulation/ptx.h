@@ -13,6 +13,8 @@
 #define MOEPLAN_KERNELS_WGMMA_RS_SM90_CUH_
 #define MOEPLAN_KERNELS_LAUNCH_CUH_
 
+#include <thread>
+
 #include "kernels/scalar.h"
 #include "tests/emulation/device.h"
 
@@ -45,11 +47,10 @@ inline void cp_async_16_or_zero(uint32_t to, const void* from, bool here,
 inline void cp_async_4(uint32_t to, const void* from) {
   emulated_copy(to, from, 4);
 }
-inline void cp_async_commit_group() {}
+inline void cp_async_commit_group() { emulation::CommitCopies(); }
 template <int kPending>
 void cp_async_wait_group() {
-  static_assert(kPending == 0, "what these kernels wait for");
-  emulation::FinishCopies();
+  emulation::WaitCopies(kPending);
 }
 
 inline uint32_t shared_address(const void* pointer) {
@@ -78,6 +79,12 @@ inline uint4 ld_shared_v4(uint32_t address) {
 inline float4 ld_shared_v4_f32(uint32_t address) {
   return emulated_load<float4>(address);
 }
+inline uint2 ld_shared_v2(uint32_t address) {
+  return emulated_load<uint2>(address);
+}
+inline uint32_t ld_shared_u32(uint32_t address) {
+  return emulated_load<uint32_t>(address);
+}
 inline uint32_t ld_shared_u16(uint32_t address) {
   return emulated_load<uint16_t>(address);
 }
@@ -91,11 +98,16 @@ inline void st_shared_v4(uint32_t address, float a, float b, float c, float d) {
   emulated_store(address, make_float4(a, b, c, d));
 }
 
-inline void ld_global_cs_v4_if(uint4& value, const void* address, bool on) {
-  if (!on) return;
-  emulation::Require(reinterpret_cast<uintptr_t>(address) % 16 == 0,
+template <typename T>
+T emulated_global(const void* address) {
+  emulation::Require(reinterpret_cast<uintptr_t>(address) % sizeof(T) == 0,
                      "a load's address");
-  std::memcpy(&value, address, 16);
+  T value;
+  std::memcpy(&value, address, sizeof(T));
+  return value;
+}
+inline void ld_global_cs_v4_if(uint4& value, const void* address, bool on) {
+  if (on) value = emulated_global<uint4>(address);
 }
 inline void st_global_v4(void* address, const uint4& value) {
   emulation::Require(reinterpret_cast<uintptr_t>(address) % 16 == 0,
@@ -103,13 +115,30 @@ inline void st_global_v4(void* address, const uint4& value) {
   std::memcpy(address, &value, 16);
 }
 
-// nvfp4_gemv.cuh's, which the kernels of this folder do not call.
-uint4 ld_global_nc_no_allocate_v4(const void* address);
-uint2 ld_global_nc_no_allocate_v2(const void* address);
-uint32_t ld_global_nc_u16(const void* address);
-uint32_t ld_global_nc_u8(const void* address);
-void mma_m16n8k16_bf16(float (&d)[4], const uint32_t (&a)[4],
-                       const uint32_t (&b)[2]);
+inline uint4 ld_global_nc_no_allocate_v4(const void* address) {
+  return emulated_global<uint4>(address);
+}
+inline uint2 ld_global_nc_no_allocate_v2(const void* address) {
+  return emulated_global<uint2>(address);
+}
+inline uint32_t ld_global_nc_u16(const void* address) {
+  return emulated_global<uint16_t>(address);
+}
+inline uint32_t ld_global_nc_u8(const void* address) {
+  return emulated_global<uint8_t>(address);
+}
+inline void prefetch_global_l2(const void*) {}
+inline uint32_t ld_volatile_shared_u32(const uint32_t* address) {
+  std::this_thread::yield();
+  return __atomic_load_n(address, __ATOMIC_SEQ_CST);
+}
+// Of the launch.
+inline uint32_t emulated_shared_bytes;
+inline uint32_t dynamic_shared_bytes() { return emulated_shared_bytes; }
+inline void mma_m16n8k16_bf16(float (&d)[4], const uint32_t (&a)[4],
+                              const uint32_t (&b)[2]) {
+  emulation::Mma(d, a, b);
+}
 
 inline uint32_t cvt_rn_bf16x2(float low, float high) {
   return moep_bf16_from_float(low) | uint32_t{moep_bf16_from_float(high)} << 16;
@@ -231,6 +260,7 @@ cudaError_t launch(void (*kernel)(Args), const Args& args,
                    size_t shared_bytes, cudaStream_t,
                    const Blocks& blocks = {}) {
   emulation::Require(shared_bytes <= launch.shared_bytes, "shared memory");
+  emulated_shared_bytes = static_cast<uint32_t>(shared_bytes);
   emulation::Launch(launch.grid[0] * launch.grid[1], threads, blocks.cluster,
                     [&] { kernel(args); });
   return cudaSuccess;
