@@ -39,7 +39,8 @@ __device__ __forceinline__ void find_slot(const moep_combine_args& args,
   const float weight = args.weights[slot];
   const bool filled = id < args.experts;
   const moep_expert& expert = args.site->experts[filled ? id : 0];
-  const bool here = filled && expert.gate.weight != nullptr;
+  const bool here =
+      filled && expert.gate.weight != nullptr && position != kNowhere;
   slots.position[j] = here ? position : kNowhere;
   slots.weight[j] = here ? weight : 0.0f;
 }

@@ -230,9 +230,7 @@ __device__ __forceinline__ void fill_ring(const moep_grouped_args& args,
   const uint32_t padded = moep_padded_k(block.k);
   RingPlace place;
   each_unit(args, block, [&](uint32_t index) {
-    GroupedWork unit = unit_at(args, block, index);
-    // A tile past the last one is the last one again, and not stored.
-    unit.tile = min(unit.tile, block.last_tile);
+    const GroupedWork unit = unit_at(args, block, index);
     (copies.start(args, block, unit), ...);
     for (uint32_t k0 = 0; k0 < padded; k0 += kK) {
       mbarrier_wait(ring.empty(place.stage), place.parity ^ 1);

@@ -30,6 +30,14 @@ struct GroupedParams {
   uint32_t paired;  // of wide tiles, as GroupedBlock has it
 };
 
+// Tiles of the weights' rows.
+template <bool kUp>
+__host__ __device__ __forceinline__ uint32_t
+weight_tiles(const moep_grouped_args& args) {
+  return kUp ? moep_ceil_div(args.inter, kBlockRows / 2)
+             : moep_ceil_div(args.hidden, kBlockRows);
+}
+
 // A tile's kernel.
 template <int kTile>
 struct Shape {
@@ -100,8 +108,7 @@ __device__ __forceinline__ void run_unit(const GroupedParams& params,
   float acc[kM][kN / 2];
   multiply<kUp, kN, kTile>(block, region, at, acc);
   // Found again rather than kept in registers.
-  GroupedWork unit = unit_at(params.args, block, index);
-  if (kM == 2 && unit.tile > block.last_tile) unit.tokens = 0;  // to store
+  const GroupedWork unit = unit_at(params.args, block, index);
   if constexpr (kUp) {
     store_up<kN, kM>(params.args, unit, region, acc);
   } else {
@@ -170,10 +177,7 @@ __device__ __forceinline__ GroupedBlock make_block(const GroupedParams& params,
   block.region = base + pipe.regions();
   block.before = before;
   block.paired = kNarrow ? 0 : params.paired;
-  const uint32_t tiles = kUp ? moep_ceil_div(args.inter, kBlockRows / 2)
-                             : moep_ceil_div(args.hidden, kBlockRows);
-  block.last_tile = kNarrow ? ~0u : tiles - 1;
-  block.weight_tiles = tiles + (tiles & block.paired);
+  block.weight_tiles = weight_tiles<kUp>(args);
   block.k = kUp ? args.hidden : args.inter;
   init_ring(block.tokens, kTokenCopiers, kWarps << block.paired);
   init_ring(block.weights, kNarrow ? kBoxCopiers : kWeightCopiers, kWarps);
@@ -181,7 +185,10 @@ __device__ __forceinline__ GroupedBlock make_block(const GroupedParams& params,
   // The copy engine sees them; the other threads do after grouped_tiles' barriers.
   fence_mbarrier_init();
   if (kNarrow) clear_ring(start, pipe.weights());
-  if (!kNarrow) barrier_cluster();  // so does the other block of the pair
+  if (!kNarrow) {
+    __syncwarp();
+    barrier_cluster();  // so does the other block of the pair
+  }
   griddepcontrol_wait();
   griddepcontrol_launch_dependents();
   grouped_tiles(args, args.site->expert_count, args.tile, before);
@@ -205,7 +212,10 @@ __device__ __forceinline__ void run_block(const GroupedParams& params) {
     consume<kUp, kTile>(params, block);
   }
   // No block of a pair ends while the other may write to its shared memory.
-  if (S::kM == 2) barrier_cluster();
+  if (S::kM == 2) {
+    __syncwarp();
+    barrier_cluster();
+  }
 }
 
 #else  // compiled, never run
@@ -266,13 +276,12 @@ template <bool kUp, int kTile>
 cudaError_t launch_tile(const moep_grouped_args& args,
                         const moep_launch& launch, cudaStream_t stream) {
   using S = Shape<kTile>;
-  const bool paired = S::kM == 2 && launch.grid[0] > 1;
+  const bool paired =
+      S::kM == 2 && launch.grid[0] % 2 == 0 && weight_tiles<kUp>(args) % 2 == 0;
   const GroupedParams params = {
       args, pipe_of<kUp, kTile>(args, launch.shared_bytes), paired};
-  moep_launch pairs = launch;
-  if (paired) pairs.grid[0] -= pairs.grid[0] % 2;
   return moep::launch<const GroupedParams>(
-      grouped_kernel<kUp, kTile>, params, pairs, S::kThreads,
+      grouped_kernel<kUp, kTile>, params, launch, S::kThreads,
       params.pipe.bytes(), stream, moep::Blocks{false, paired ? 2u : 1u});
 }
 

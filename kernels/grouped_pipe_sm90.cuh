@@ -110,11 +110,10 @@ struct GroupedBlock {
   Ring tokens, weights, scales;
   uint32_t region;         // of warpgroup 0
   const uint32_t* before;  // token tiles, as grouped_tiles leaves them
-  uint32_t k;
-  uint32_t last_tile;  // of the weights; for narrow tiles ~0
-  // 1 of a pair, else 0: an even grid's blocks 2 i and 2 i + 1 are a pair.
+  uint32_t k, weight_tiles;
+  // 1: blocks 2 i and 2 i + 1 are a pair, with neighbouring tiles of the weights and the
+  // same tokens; the grid and weight_tiles are even. Else 0.
   uint32_t paired;
-  uint32_t weight_tiles;  // what pairs share is even
 };
 
 // A block's rows are 128 columns of gate, then the same of up; or 256 of down. An m16
@@ -131,7 +130,6 @@ __device__ __forceinline__ uint32_t tile_row(uint32_t m) {
 template <bool kUp>
 constexpr uint32_t kRowsApart = kUp ? kBlockRows / 2 : 8;
 
-// Of a pair's second block the tile may be one past the last.
 __device__ __forceinline__ GroupedWork unit_at(const moep_grouped_args& args,
                                                const GroupedBlock& block,
                                                uint32_t index) {

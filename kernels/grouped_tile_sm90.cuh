@@ -41,7 +41,8 @@ __device__ __forceinline__ void release_tokens_if(const GroupedBlock& block,
   } else {
     const uint32_t lane = threadIdx.x % 32;
     __syncwarp();
-    mbarrier_arrive_cluster_if(empty, lane, on && lane <= block.paired);
+    mbarrier_arrive_cluster_if(empty, lane & block.paired,
+                               on && lane <= block.paired);
   }
 }
 

@@ -11,21 +11,21 @@
 
 enum { MOEP_TILE_K = 64, MOEP_TILE_ROW_BYTES = 2 * MOEP_TILE_K };
 
-/* Element of position p of the slot sorted to `position`; `row` of its expert. */
-MOEP_INLINE uint64_t moep_tile_place(uint32_t slots, uint32_t position,
-                                     uint32_t row, uint32_t p) {
-  const uint32_t chunk = p % MOEP_TILE_K / 8 ^ (row & 7);
-  return ((uint64_t)(p / MOEP_TILE_K) * slots + position) * MOEP_TILE_K +
-         chunk * 8 + p % 8;
-}
-
-/* The same in parts: p's block begins at moep_tile_block elements, and in it the
- * chunk c lies at chunk moep_tile_slot ^ c. */
+/* Where position p of a slot lies: in the block that begins at moep_tile_block
+ * elements, its chunk c at chunk moep_tile_slot ^ c. The slot is sorted to `position`;
+ * `row` of its expert. */
 MOEP_INLINE uint64_t moep_tile_block(uint32_t slots, uint32_t p) {
   return (uint64_t)(p / MOEP_TILE_K) * slots * MOEP_TILE_K;
 }
 MOEP_INLINE uint32_t moep_tile_slot(uint32_t position, uint32_t row) {
   return position * (MOEP_TILE_K / 8) + (row & 7);
+}
+
+/* The element itself. */
+MOEP_INLINE uint64_t moep_tile_place(uint32_t slots, uint32_t position,
+                                     uint32_t row, uint32_t p) {
+  const uint32_t chunk = moep_tile_slot(position, row) ^ p % MOEP_TILE_K / 8;
+  return moep_tile_block(slots, p) + (uint64_t)chunk * 8 + p % 8;
 }
 
 #endif /* MOEPLAN_KERNELS_TILE_ORDER_H_ */

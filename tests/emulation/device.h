@@ -1,9 +1,9 @@
 // A GPU's blocks as threads of the host: the sources of CUDA kernels, compiled as
 // C++, run without a GPU. One cluster of blocks at a time, their threads side by side,
-// so that barriers, rings and indexes do what they do there; wgmma is the host's model
-// of a tensor-core step. What is asynchronous happens as late as it may: a cp.async when
-// its thread's arrival is due, a bulk copy when somebody waits for its barrier, a
-// wgmma when its group is waited for.
+// so that barriers, rings and indexes do what they do there; wgmma and mma.sync are the
+// host's model of a tensor-core step. What is asynchronous happens as late as it may: a
+// cp.async when its thread's arrival is due or its group is waited for, a bulk copy when
+// somebody waits for its barrier, a wgmma when its group is waited for.
 
 #ifndef MOEPLAN_TESTS_EMULATION_DEVICE_H_
 #define MOEPLAN_TESTS_EMULATION_DEVICE_H_
@@ -42,7 +42,9 @@ extern dim3 gridDim, blockDim;
 
 namespace emulation {
 
-// Shared memory of this thread's block: its address 0.
+// Shared memory of this thread's block: its address 0. What a kernel declares as an
+// extern array `memory` is a pointer to it here, by a macro: in such a file nothing else
+// may have that name.
 extern thread_local uint8_t* shared;
 constexpr uint32_t kSharedBytes = 232448;
 constexpr uint32_t kMaxCluster = 2;

@@ -1,8 +1,11 @@
 // group, the kernel of decode and verify, on a grid of one block gives the host kernel's
 // logits, ids, accumulators and y.
 
+#include <gtest/gtest.h>
+
 #include <cmath>
 #include <random>
+#include <string>
 
 #include "tests/emulation/site.h"
 

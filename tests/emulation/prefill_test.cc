@@ -17,11 +17,13 @@ using emulation::Experts;
 using emulation::Launch;
 using emulation::RandomRows;
 
-enum class Skew { kEven, kFewExperts, kUnfilled };
+enum class Skew { kEven, kFewExperts, kUnfilled, kNothing };
 
 struct Case {
   uint32_t hidden, inter, experts, topk, rows, tile, blocks;
   Skew skew;
+  bool shared =
+      false;  // y as float32 with the shared expert's, rows further apart
 };
 
 // Everything that the four nodes read, and what the host and the emulated kernels
@@ -32,13 +34,20 @@ class Prefill {
       : c_(c),
         slots_(c.rows * c.topk),
         experts_(c.hidden, c.inter, c.experts, random_),
-        x_(RandomRows(c.rows, c.hidden, random_)),
+        stride_(c.hidden + (c.shared ? 24 : 0)),
+        x_(RandomRows(c.rows, stride_, random_)),
+        ffn_out_(c.rows * c.hidden),
         ids_(slots_),
         perm_(slots_),
         sorted_(slots_),
         offsets_(c.experts + 1, 0),
         route_(slots_) {
-    live_ = static_cast<int32_t>(c.rows - c.rows / 8);
+    live_ = c.skew == Skew::kNothing
+                ? 0
+                : static_cast<int32_t>(c.rows - c.rows / 8);
+    for (size_t i = 0; i < ffn_out_.size(); i++) {
+      ffn_out_[i] = static_cast<float>(random_() % 1000) / 256 - 2;
+    }
     Route();
     Sort();
   }
@@ -52,7 +61,7 @@ class Prefill {
     return {Buffer<uint16_t>(c_.rows * h),
             Buffer<uint16_t>(slots_ * i),
             Buffer<uint16_t>(slots_ * h),
-            Buffer<uint16_t>(c_.rows * c_.hidden),
+            Buffer<uint16_t>(c_.rows * stride_ * 2),
             Buffer<float>(slots_ * 2 * c_.inter),
             Buffer<float>(slots_ * c_.hidden)};
   }
@@ -128,7 +137,7 @@ class Prefill {
   moep_permute_x_args PermuteArgs(const Outputs& out) const {
     moep_permute_x_args args = {};
     args.rows = Rows();
-    args.x = {x_.get(), c_.hidden};
+    args.x = {x_.get(), stride_};
     args.site = table();
     args.ids = ids_.get();
     args.expert_offsets = offsets_.get();
@@ -170,7 +179,8 @@ class Prefill {
     args.weights = route_.get();
     args.token_to_perm = perm_.get();
     args.slot_out = out.slot_out.get();
-    args.y = {out.y.get(), c_.hidden, 0};
+    args.y = {out.y.get(), stride_, c_.shared ? 1u : 0u};
+    if (c_.shared) args.ffn_out = ffn_out_.get();
     args.hidden = c_.hidden;
     args.topk = c_.topk;
     args.experts = c_.experts;
@@ -181,7 +191,9 @@ class Prefill {
   const uint32_t slots_;
   std::mt19937 random_{7};
   Experts experts_;
+  const uint32_t stride_;
   Buffer<uint16_t> x_;
+  Buffer<float> ffn_out_;
   Buffer<int32_t> ids_, perm_, sorted_;
   Buffer<uint32_t> offsets_;
   Buffer<float> route_;
@@ -203,8 +215,10 @@ TEST_P(EmulatedPrefill, GivesTheHostsBits) {
 }
 
 // Every tile; widths that are no multiple of 128 and 256; two segments in up and in
-// down; experts with more tokens than a tile. Wide tiles: pairs of blocks with one, two
-// and three tiles of weights, a block without a pair, one token, odd grids.
+// down; experts with more tokens than a tile. Wide tiles: pairs of blocks with two and
+// four tiles of weights, odd numbers of tiles or blocks, which make no pairs, units of
+// one token, an absent expert, nothing at all. Two groups of slots in combine, two
+// passes over a row in permute_x.
 const Case kCases[] = {
     {128, 64, 5, 2, 11, 8, 2, Skew::kEven},
     {128, 64, 5, 2, 24, 16, 2, Skew::kUnfilled},
@@ -217,6 +231,11 @@ const Case kCases[] = {
     {192, 64, 3, 2, 70, 128, 2, Skew::kFewExperts},
     {128, 128, 3, 1, 170, 128, 2, Skew::kFewExperts},
     {576, 320, 4, 1, 9, 96, 5, Skew::kEven},
+    {512, 256, 4, 1, 5, 96, 4, Skew::kEven},
+    {512, 256, 5, 2, 40, 96, 2, Skew::kEven},
+    {512, 512, 3, 1, 30, 128, 6, Skew::kUnfilled},
+    {512, 256, 3, 2, 20, 96, 2, Skew::kNothing},
+    {8256, 64, 3, 9, 2, 8, 2, Skew::kEven, true},
     {512, 256, 2, 1, 41, 128, 3, Skew::kEven},
     {128, 64, 2, 1, 45, 128, 1, Skew::kFewExperts},
     {2112, 64, 2, 1, 9, 8, 1, Skew::kEven},
