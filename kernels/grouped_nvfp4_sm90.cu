@@ -184,8 +184,9 @@ __device__ __forceinline__ GroupedBlock make_block(const GroupedParams& params,
   if (!kNarrow) init_ring(block.scales, kScaleCopiers, kWarps);
   // The copy engine sees them; the other threads do after grouped_tiles' barriers.
   fence_mbarrier_init();
-  if (kNarrow) clear_ring(start, pipe.weights());
-  if (!kNarrow) {
+  if (kNarrow) {
+    clear_ring(start, pipe.weights());
+  } else {
     __syncwarp();
     barrier_cluster();  // so does the other block of the pair
   }

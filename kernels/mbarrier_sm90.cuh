@@ -51,7 +51,7 @@ __device__ __forceinline__ void mbarrier_arrive_cluster(uint32_t barrier,
       : "memory");
 }
 
-// The same without a branch.
+// The same without a branch. `rank` is of the cluster also where nothing arrives.
 __device__ __forceinline__ void mbarrier_arrive_cluster_if(uint32_t barrier,
                                                            uint32_t rank,
                                                            bool on) {

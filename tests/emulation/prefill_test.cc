@@ -22,8 +22,8 @@ enum class Skew { kEven, kFewExperts, kUnfilled, kNothing };
 struct Case {
   uint32_t hidden, inter, experts, topk, rows, tile, blocks;
   Skew skew;
-  bool shared =
-      false;  // y as float32 with the shared expert's, rows further apart
+  // y as float32 with the shared expert's, rows further apart.
+  bool shared = false;
 };
 
 // Everything that the four nodes read, and what the host and the emulated kernels

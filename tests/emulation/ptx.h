@@ -195,11 +195,10 @@ inline void cp_async_bulk(uint32_t to, const void* from, uint32_t bytes,
                           uint32_t barrier) {
   cp_async_bulk_multicast(to, from, bytes, barrier, emulation::OwnBit());
 }
-// A map of the emulation: address, rows, bytes of a row; a box is 128 rows of 128
-// bytes, swizzled by 128 bytes.
+// A map of the emulation: address, rows, bytes of a row.
 inline void cp_async_bulk_tensor(uint32_t to, const void* map, uint32_t column,
                                  uint32_t row, uint32_t barrier, uint64_t) {
-  constexpr uint32_t kRows = 128, kBytes = 128;
+  constexpr uint32_t kRows = MOEP_MAP_BOX_ROWS, kBytes = MOEP_MAP_BOX_BYTES;
   uint64_t words[3];
   std::memcpy(words, map, sizeof(words));
   emulation::Require(
