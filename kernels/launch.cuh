@@ -33,7 +33,7 @@ cudaError_t launch(void (*kernel)(Args), const Args& args,
                    const Blocks& blocks = {}) {
   cudaLaunchAttribute attributes[3] = {};
   cudaLaunchConfig_t config = {};
-  config.gridDim = dim3(launch.grid[0], launch.grid[1]);
+  config.gridDim = dim3(launch.grid[0], launch.grid[1]);  // depth 1: unpack.h
   config.blockDim = dim3(threads);
   config.dynamicSmemBytes = shared_bytes;
   config.stream = stream;
