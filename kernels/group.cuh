@@ -8,6 +8,7 @@
 #ifndef MOEPLAN_KERNELS_GROUP_CUH_
 #define MOEPLAN_KERNELS_GROUP_CUH_
 
+#include "kernels/quotient.cuh"
 #include "kernels/ring.cuh"
 #include "kernels/route_block.cuh"
 
@@ -36,10 +37,6 @@ constexpr uint32_t kExpertUpTile = 8;
 constexpr uint32_t kFfnDownTile = 4;
 constexpr uint32_t kDownTile = 16;
 
-struct Share {
-  uint32_t first, last;  // of the block
-};
-
 // Tiles in flight whose segments different warps have, at most.
 constexpr uint32_t kMaxDepth = MOEP_GROUP_MIN_PARTIALS;
 
@@ -49,16 +46,28 @@ struct GroupShared {
   uint32_t logits_done;  // the grid's barrier: token of the first thread
   uint32_t entries;
   uint32_t bits[2];  // bit: an entry of the union that is on this rank
-  Share share[kKinds];
-  uint32_t chunk;  // tiles of 16 columns that are finished together
   uint8_t here[MOEP_UNION_ENTRIES];      // by group slot: its expert is here
   uint32_t count[kExpertUp][kMaxDepth];  // of the first pass's tiles
 };
 static_assert(sizeof(GroupShared) <= MOEP_GROUP_FIXED_BYTES, "fixed part");
 
+// How a number is shared out evenly, in order: the first `more` blocks have one more.
+struct Even {
+  uint32_t each, more;
+};
+
+// What the host finds out for all blocks.
+struct GroupShape {
+  Even even[kKinds];      // experts of the router, tiles; not of kExpertUp
+  Divisor blocks;    // of the grid
+  Divisor up_tiles;  // of an expert's gate and up
+  Divisor chunk;     // tiles of 16 columns that are finished together
+};
+
 // One block of the grid and its memory.
 struct Block {
   const moep_group_args& args;
+  const GroupShape& shape;
   GroupShared& shared;
   uint8_t* xs;     // rows of x in lane order; then of the shared expert's h,
                    // and columns before the combine

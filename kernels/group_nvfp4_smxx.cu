@@ -22,16 +22,25 @@
 namespace {
 
 using moep::Block;
+using moep::GroupShape;
 using moep::Phase;
 using Grid = cooperative_groups::grid_group;
 
 constexpr uint32_t kMaxThreads = MOEP_GROUP_MAX_WARPS * 32;
 
-__device__ __forceinline__ Block block_of(const moep_group_args& args,
+struct GroupParams {
+  moep_group_args args;
+  GroupShape shape;
+};
+
+__device__ __forceinline__ Block block_of(const GroupParams& params,
                                           uint8_t* start) {
+  const moep_group_args& args = params.args;
   const uint32_t base = moep_group_base_bytes(
       args.hidden, args.width, args.route.rows.count, args.route.rule.topk);
-  return {args, *reinterpret_cast<moep::GroupShared*>(start),
+  return {args,
+          params.shape,
+          *reinterpret_cast<moep::GroupShared*>(start),
           start + MOEP_GROUP_FIXED_BYTES, start + base,
           min(moep_group_front_warps(args.hidden,
                                      moep::dynamic_shared_bytes() - base),
@@ -78,12 +87,12 @@ __device__ __forceinline__ void wait_for_logits(const Block& block) {
 
 template <bool kRing>
 __global__ void __launch_bounds__(kMaxThreads, 1)
-    group_kernel(const __grid_constant__ moep_group_args args) {
+    group_kernel(const __grid_constant__ GroupParams params) {
   extern __shared__ __align__(128) uint8_t memory[];
-  const Block block = block_of(args, memory);
+  const moep_group_args& args = params.args;
+  const Block block = block_of(params, memory);
   const bool routed = args.route.external_ids == nullptr;
   moep::prefetch_site(args.route.site, args.route.rule.experts);
-  if (threadIdx.x == 0) moep::share_front(block);
   for (uint32_t i = threadIdx.x; i < moep::kMaxDepth; i += blockDim.x) {
     block.shared.count[moep::kLogits][i] = 0;
     block.shared.count[moep::kFfnUp][i] = 0;
@@ -98,9 +107,7 @@ __global__ void __launch_bounds__(kMaxThreads, 1)
       __syncthreads();
       moep::route_block(args.route, block.rings, block.shared.route);
       moep::find_entries(block);
-      if (threadIdx.x == 0) moep::share_routed(block);
       __syncthreads();
-      if (blockIdx.x == gridDim.x - 1) publish(args.route, block.shared.route);
     }
     const uint32_t first = pass == 0 ? 0 : moep::kExpertUp;
     moep::run_pass<kRing>(
@@ -108,7 +115,12 @@ __global__ void __launch_bounds__(kMaxThreads, 1)
           if (phase.kind == moep::kLogits && routed) logits_done(block);
           if (phase.kind == moep::kExpertUp) {
             moep::pad_h(block);
-            cooperative_groups::this_grid().sync();
+            Grid::arrival_token h_done =
+                cooperative_groups::this_grid().barrier_arrive();
+            if (blockIdx.x == gridDim.x - 1) {
+              publish(args.route, block.shared.route);
+            }
+            cooperative_groups::this_grid().barrier_wait(std::move(h_done));
             if (args.width != 0) {
               moep::stage_rows(block, args.ffn_h, args.width, args.width);
               __syncthreads();
@@ -123,12 +135,35 @@ __global__ void __launch_bounds__(kMaxThreads, 1)
   }
 }
 
-using Kernel = void (*)(const moep_group_args);
+using Kernel = void (*)(const GroupParams);
 
 Kernel kernel_of(const moep_group_args& args) {
   return args.hidden % moep::kHalfK == 0 && args.inter % moep::kHalfK == 0
              ? group_kernel<true>
              : group_kernel<false>;
+}
+
+moep::Even even_of(uint32_t all, uint32_t blocks) {
+  return {all / blocks, all % blocks};
+}
+
+GroupShape shape_of(const moep_group_args& args, uint32_t blocks) {
+  const moep_route_args& route = args.route;
+  const uint32_t rows = route.rows.count, topk = route.rule.topk;
+  const bool routed = route.external_ids == nullptr;
+  // Where x was, a chunk's columns lie behind the shared expert's rows of h.
+  const uint32_t room =
+      moep_group_x_bytes(args.hidden, args.width, rows, topk) -
+      rows * moep_group_x_pitch(args.width);
+  GroupShape shape = {};
+  shape.even[moep::kLogits] = even_of(routed ? route.rule.experts : 0, blocks);
+  shape.even[moep::kFfnUp] = even_of(args.width / moep::kFfnUpTile, blocks);
+  shape.even[moep::kExpertDown] = shape.even[moep::kFfnDown] =
+      even_of(args.hidden / moep::kDownTile, blocks);
+  shape.blocks = moep::divisor_of(blocks);
+  shape.up_tiles = moep::divisor_of(args.inter / moep::kExpertUpTile);
+  shape.chunk = moep::divisor_of(room / moep_group_tile_bytes(rows, topk));
+  return shape;
 }
 
 }  // namespace
@@ -141,8 +176,9 @@ cudaError_t moep_group_nvfp4_smxx(const union moep_args* args,
   const uint32_t base = moep_group_base_bytes(group.hidden, group.width, rows,
                                               group.route.rule.topk);
   const uint32_t bytes = launch->shared_bytes - base;
-  return moep::launch<const moep_group_args>(
-      kernel_of(group), group, *launch, moep_group_warps(bytes) * 32,
+  const GroupParams params = {group, shape_of(group, launch->grid[0])};
+  return moep::launch<const GroupParams>(
+      kernel_of(group), params, *launch, moep_group_warps(bytes) * 32,
       base + moep_group_rest_bytes(group.hidden, rows, group.route.rule.experts,
                                    bytes),
       stream, moep::Blocks{/*cooperative=*/true});

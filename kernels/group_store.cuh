@@ -21,7 +21,7 @@ __device__ __forceinline__ bool alive(const moep_group_args& args, uint32_t r) {
 __device__ __forceinline__ void store_logits(const Block& block, uint32_t tile,
                                              const float (&sum)[4]) {
   const moep_group_args& args = block.args;
-  const Share& share = block.shared.share[kLogits];
+  const Share share = share_of(block, kLogits);
   const uint32_t lane = threadIdx.x % 32, g = lane / 4;
   if (g >= 2) return;
 #pragma unroll
@@ -46,7 +46,7 @@ __device__ __forceinline__ void store_h(const Block& block, const Phase& phase,
   const bool routed = phase.kind == kExpertUp;
   float gate_scale = 1.0f, up_scale = 1.0f;
   const int32_t* slots = nullptr;
-  uint32_t column = shared.share[kFfnUp].first + tile * kFfnUpTile + g;
+  uint32_t column = (share_of(block, kFfnUp).first + tile) * kFfnUpTile + g;
   if (routed) {
     const Place place = place_of(block, phase, tile);
     const Entry& entry = shared.entry[place.entry];
@@ -117,7 +117,8 @@ __device__ __forceinline__ Columns columns_of(const Block& block) {
       block.xs + route.rows.count * moep_group_x_pitch(block.args.width));
   return {
       begin,
-      reinterpret_cast<float*>(begin + block.shared.chunk * slots * kDownTile),
+      reinterpret_cast<float*>(begin +
+                               block.shape.chunk.value * slots * kDownTile),
       slots};
 }
 
@@ -197,7 +198,7 @@ __device__ __forceinline__ void combine(const Block& block,
   const uint32_t alive_rows = moep_rows_alive(&rows);
   const uint32_t width = phase.down_tiles * kDownTile;
   for (uint32_t i = threadIdx.x; i < alive_rows * width; i += blockDim.x) {
-    const uint32_t r = i / width, at = i - r * width;
+    const uint32_t r = small_quotient(i, width), at = i - r * width;
     const uint32_t tile = at / kDownTile, column = at % kDownTile;
     const uint16_t* slots =
         columns.slots + tile * columns.slot_count * kDownTile + column;

@@ -8,36 +8,24 @@
 
 namespace moep {
 
-// The block's even, contiguous share of `all`, in multiples of `unit`.
-__device__ __forceinline__ Share share_of(uint32_t all, uint32_t unit) {
-  const uint32_t units = all / unit, block = blockIdx.x;
-  const uint32_t each = units / gridDim.x, more = units - each * gridDim.x;
-  const uint32_t first = block * each + min(block, more);
-  return {first * unit, (first + each + (block < more ? 1 : 0)) * unit};
-}
+// The block's: experts of the router, or tiles. Tiles of gate and up come entry by
+// entry; those of down are columns of y with everything that goes into them, so that the
+// combine needs no other block.
+struct Share {
+  uint32_t first, last;
+};
 
-// Shares of the first pass. One thread calls.
-__device__ __forceinline__ void share_front(const Block& block) {
-  const moep_group_args& args = block.args;
-  const bool routed = args.route.external_ids == nullptr;
-  Share* share = block.shared.share;
-  share[kLogits] = share_of(routed ? args.route.rule.experts : 0, 1);
-  share[kFfnUp] = share_of(args.width, kFfnUpTile);
-}
-
-// Shares of the second pass, once the entries are known: tiles of gate and up,
-// entry by entry; columns of y with everything that goes into them, so that the
-// combine needs no other block. One thread calls.
-__device__ __forceinline__ void share_routed(const Block& block) {
-  const moep_group_args& args = block.args;
-  GroupShared& shared = block.shared;
-  const uint32_t rows = args.route.rows.count, topk = args.route.rule.topk;
-  shared.share[kExpertUp] =
-      share_of(shared.entries * (args.inter / kExpertUpTile), 1);
-  shared.share[kExpertDown] = share_of(args.hidden / kDownTile, 1);
-  shared.chunk = (moep_group_x_bytes(args.hidden, args.width, rows, topk) -
-                  rows * moep_group_x_pitch(args.width)) /
-                 moep_group_tile_bytes(rows, topk);
+__device__ __forceinline__ Share share_of(const Block& block, Kind kind) {
+  Even even = block.shape.even[kind];
+  if (kind == kExpertUp) {
+    const Divisor& blocks = block.shape.blocks;
+    const uint32_t all = block.shared.entries * block.shape.up_tiles.value;
+    even.each = quotient(all, blocks);
+    even.more = all - even.each * blocks.value;
+  }
+  const uint32_t first =
+      blockIdx.x * even.each + min(blockIdx.x, even.more);
+  return {first, first + even.each + (blockIdx.x < even.more ? 1 : 0)};
 }
 
 constexpr uint32_t kFirstDown = 3;  // phase
@@ -46,9 +34,10 @@ constexpr uint32_t kFirstDown = 3;  // phase
 __device__ __forceinline__ uint32_t phases_end(const Block& block,
                                                uint32_t pass) {
   if (pass == 0) return kExpertUp;
-  const Share& share = block.shared.share[kExpertDown];
+  const Share share = share_of(block, kExpertDown);
+  const Divisor chunk = block.shape.chunk;
   return kFirstDown +
-         2 * moep_ceil_div(share.last - share.first, block.shared.chunk);
+         2 * quotient(share.last - share.first + chunk.value - 1, chunk);
 }
 
 struct Phase {
@@ -70,30 +59,33 @@ __device__ __forceinline__ Phase phase_at(const Block& block, uint32_t index) {
   const GroupShared& shared = block.shared;
   Phase phase = {};
   phase.k = args.hidden;
-  phase.segment = MOEP_SEGMENT_K;
   if (index < kFirstDown) {
     phase.kind = static_cast<Kind>(index);
-    const Share& share = shared.share[index];
+    const Share share = share_of(block, phase.kind);
     phase.tiles = share.last - share.first;
     if (phase.kind == kLogits) {
       phase.tiles = moep_ceil_div(phase.tiles, kLogitsTile);
-      phase.segment = MOEP_ROUTER_SEGMENT_K;
     }
-    if (phase.kind == kFfnUp) phase.tiles /= kFfnUpTile;
   } else {
-    const Share& share = shared.share[kExpertDown];
+    const Share share = share_of(block, kExpertDown);
+    const uint32_t chunk = block.shape.chunk.value;
     const bool ffn = index % 2 == kFirstDown % 2;
     phase.kind = ffn ? kFfnDown : kExpertDown;
     phase.k = ffn ? args.width : args.inter;
-    phase.first = share.first + (index - kFirstDown) / 2 * shared.chunk;
-    phase.down_tiles = min(share.last - phase.first, shared.chunk);
+    phase.first = share.first + (index - kFirstDown) / 2 * chunk;
+    phase.down_tiles = min(share.last - phase.first, chunk);
     phase.tiles =
         phase.down_tiles * (ffn ? kDownTile / kFfnDownTile : shared.entries);
   }
-  phase.segments = moep_ceil_div(phase.k, phase.segment);
   if (index >= kExpertUp) {  // a unit is a whole tile
     phase.segment = phase.k;
-    phase.segments = min(phase.segments, 1u);
+    phase.segments = min(phase.k, 1u);
+  } else if (phase.kind == kLogits) {
+    phase.segment = MOEP_ROUTER_SEGMENT_K;
+    phase.segments = moep_ceil_div(phase.k, MOEP_ROUTER_SEGMENT_K);
+  } else {
+    phase.segment = MOEP_SEGMENT_K;
+    phase.segments = moep_ceil_div(phase.k, MOEP_SEGMENT_K);
   }
   return phase;
 }
@@ -105,7 +97,8 @@ struct Unit {
 };
 
 __device__ __forceinline__ Unit unit_at(const Phase& phase, uint32_t index) {
-  const uint32_t tile = index / phase.segments;
+  const uint32_t tile =
+      phase.segments == 1 ? index : small_quotient(index, phase.segments);
   const uint32_t segment = index - tile * phase.segments;
   const uint32_t begin = segment * phase.segment;
   return {tile, segment, begin, min(phase.k - begin, phase.segment)};
@@ -120,12 +113,14 @@ struct Place {
 __device__ __forceinline__ Place place_of(const Block& block,
                                           const Phase& phase, uint32_t tile) {
   if (phase.kind == kExpertUp) {
-    const uint32_t all = block.args.inter / kExpertUpTile;
-    const uint32_t at = block.shared.share[kExpertUp].first + tile;
-    return {at / all, at % all * kExpertUpTile};
+    const Divisor tiles = block.shape.up_tiles;
+    const uint32_t at = share_of(block, kExpertUp).first + tile;
+    const uint32_t entry = quotient(at, tiles);
+    return {entry, (at - entry * tiles.value) * kExpertUpTile};
   }
-  return {tile / phase.down_tiles,
-          (phase.first + tile % phase.down_tiles) * kDownTile};
+  const uint32_t entry = small_quotient(tile, phase.down_tiles);
+  const uint32_t of_chunk = tile - entry * phase.down_tiles;
+  return {entry, (phase.first + of_chunk) * kDownTile};
 }
 
 __device__ __forceinline__ const uint8_t* bytes_of(const uint16_t* pointer) {
@@ -154,7 +149,7 @@ __device__ __forceinline__ TileRows rows_of(const Block& block,
     rows.high_scale = entry.scale[high] + high_row * (rows.pitch / 8) + scale;
     return rows;
   }
-  const Share& share = block.shared.share[phase.kind];
+  const Share share = share_of(block, phase.kind);
   const uint16_t *low = site->router, *high = nullptr;
   uint64_t pitch = args.hidden;
   uint32_t row;
@@ -162,7 +157,7 @@ __device__ __forceinline__ TileRows rows_of(const Block& block,
   if (phase.kind == kFfnUp) {
     low = site->ffn.gate;
     high = site->ffn.up;
-    row = share.first + unit.tile * kFfnUpTile;
+    row = (share.first + unit.tile) * kFfnUpTile;
   } else if (phase.kind == kFfnDown) {
     low = site->ffn.down;
     pitch = site->ffn.down_pitch;

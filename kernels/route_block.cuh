@@ -6,6 +6,7 @@
 #define MOEPLAN_KERNELS_ROUTE_BLOCK_CUH_
 
 #include "kernels/ptx_sm80.cuh"
+#include "kernels/quotient.cuh"
 #include "kernels/route_row.cuh"
 #include "kernels/union.h"
 
@@ -54,10 +55,9 @@ __device__ __forceinline__ void score_block(const moep_route_args& args,
 }
 
 // Of threads 0..63: how many before this one have `flag`. Leaves the flags as
-// bits in shared[2]. All threads of the block call.
+// bits in shared[2], which nobody reads before. All threads of the block call.
 __device__ __forceinline__ uint32_t count_before(bool flag, uint32_t* shared) {
   const uint32_t s = threadIdx.x;
-  __syncthreads();
   const uint32_t bits = __ballot_sync(~0u, flag);
   if (s == 0) shared[0] = bits;
   if (s == 32) shared[1] = bits;
@@ -72,6 +72,7 @@ __device__ __forceinline__ uint32_t count_before(bool flag, uint32_t* shared) {
 __device__ __forceinline__ void union_block(uint32_t rows, uint32_t topk,
                                             RouteShared& shared) {
   const uint32_t s = threadIdx.x, slots = rows * topk;
+  const uint32_t row = small_quotient(s, topk);
   constexpr uint32_t kNone = ~0u;
   for (uint32_t i = s; i < MOEP_UNION_ENTRIES * MOEP_UNION_ROWS;
        i += blockDim.x) {
@@ -81,7 +82,7 @@ __device__ __forceinline__ void union_block(uint32_t rows, uint32_t topk,
     uint32_t key = kNone;
     if (s < slots && shared.ids[s] >= 0) {
       uint32_t occurrence = 0;
-      for (uint32_t i = s - s % topk; i < s; i++) {
+      for (uint32_t i = row * topk; i < s; i++) {
         occurrence += shared.ids[i] == shared.ids[s] ? 1 : 0;
       }
       key = static_cast<uint32_t>(shared.ids[s]) | occurrence << 16;
@@ -109,8 +110,8 @@ __device__ __forceinline__ void union_block(uint32_t rows, uint32_t topk,
     const uint32_t u =
         __popc(below) + (first < 32 ? 0 : __popc(shared.firsts[0]));
     if (first == s) shared.eid[u] = shared.ids[s];
-    shared.slot[u * MOEP_UNION_ROWS + s / topk] =
-        static_cast<int32_t>(s % topk);
+    shared.slot[u * MOEP_UNION_ROWS + row] =
+        static_cast<int32_t>(s - row * topk);
   }
   __syncthreads();
 }
