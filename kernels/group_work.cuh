@@ -218,20 +218,30 @@ __device__ __forceinline__ uint4 lane_order(const uint4& natural) {
 __device__ __forceinline__ void stage_rows(const Block& block,
                                            const uint16_t* data,
                                            uint64_t stride, uint32_t k) {
+  constexpr uint32_t kTogether = 4;  // rows, whose loads are under way at a time
   const moep_rows& rows = block.args.route.rows;
   const uint32_t end = moep_rows_end(&rows), pieces = moep_padded_k(k) / 8;
 #pragma unroll 1
-  for (uint32_t row = rows.begin; row < end; row++) {
+  for (uint32_t row = rows.begin; row < end; row += kTogether) {
     const uint16_t* x = data + row * stride;
     uint8_t* out = block.xs + (row - rows.begin) * moep_group_x_pitch(k);
 #pragma unroll 1
     for (uint32_t i = threadIdx.x; i < pieces; i += blockDim.x) {
+      uint4 natural[kTogether];
+#pragma unroll
+      for (uint32_t j = 0; j < kTogether; j++) {
+        natural[j] = make_uint4(0, 0, 0, 0);
+        if (i * 8 >= k || row + j >= end) continue;
+        natural[j] = *reinterpret_cast<const uint4*>(x + j * stride + i * 8);
+      }
       // Bits of i: (block, t, j); the place has (block, j, t).
       const uint32_t place = (i & ~15u) | (i & 3) << 2 | (i >> 2 & 3);
-      const uint4 natural = i * 8 < k
-                                ? *reinterpret_cast<const uint4*>(x + i * 8)
-                                : make_uint4(0, 0, 0, 0);
-      *reinterpret_cast<uint4*>(out + place * 16) = lane_order(natural);
+#pragma unroll
+      for (uint32_t j = 0; j < kTogether; j++) {
+        if (row + j >= end) break;
+        *reinterpret_cast<uint4*>(out + j * moep_group_x_pitch(k) +
+                                  place * 16) = lane_order(natural[j]);
+      }
     }
   }
 }
