@@ -58,10 +58,10 @@ struct Even {
 
 // What the host finds out for all blocks.
 struct GroupShape {
-  Even even[kKinds];      // experts of the router, tiles; not of kExpertUp
-  Divisor blocks;    // of the grid
-  Divisor up_tiles;  // of an expert's gate and up
-  Divisor chunk;     // tiles of 16 columns that are finished together
+  Even even[kKinds];  // experts of the router, tiles; not of kExpertUp
+  Divisor blocks;     // of the grid
+  Divisor up_tiles;   // of an expert's gate and up
+  Divisor chunk;      // tiles of 16 columns that are finished together
 };
 
 // One block of the grid and its memory.

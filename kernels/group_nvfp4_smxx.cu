@@ -41,7 +41,8 @@ __device__ __forceinline__ Block block_of(const GroupParams& params,
   return {args,
           params.shape,
           *reinterpret_cast<moep::GroupShared*>(start),
-          start + MOEP_GROUP_FIXED_BYTES, start + base,
+          start + MOEP_GROUP_FIXED_BYTES,
+          start + base,
           min(moep_group_front_warps(args.hidden,
                                      moep::dynamic_shared_bytes() - base),
               moep::warps_of_block())};
@@ -98,6 +99,7 @@ __global__ void __launch_bounds__(kMaxThreads, 1)
     block.shared.count[moep::kFfnUp][i] = 0;
   }
   moep::griddepcontrol_wait();
+  const moep::OutsideSlot outside = moep::outside_slot(args.route);
   moep::stage_rows(block, args.x.data, args.x.stride, args.hidden);
   __syncthreads();
 #pragma unroll 1
@@ -105,7 +107,7 @@ __global__ void __launch_bounds__(kMaxThreads, 1)
     if (pass == 1) {
       if (routed) wait_for_logits(block);
       __syncthreads();
-      moep::route_block(args.route, block.rings, block.shared.route);
+      moep::route_block(args.route, outside, block.rings, block.shared.route);
       moep::find_entries(block);
       __syncthreads();
     }

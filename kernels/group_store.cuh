@@ -115,11 +115,10 @@ __device__ __forceinline__ Columns columns_of(const Block& block) {
   const uint32_t slots = route.rows.count * route.rule.topk;
   uint16_t* begin = reinterpret_cast<uint16_t*>(
       block.xs + route.rows.count * moep_group_x_pitch(block.args.width));
-  return {
-      begin,
-      reinterpret_cast<float*>(begin +
-                               block.shape.chunk.value * slots * kDownTile),
-      slots};
+  return {begin,
+          reinterpret_cast<float*>(begin +
+                                   block.shape.chunk.value * slots * kDownTile),
+          slots};
 }
 
 // 4 columns of the shared expert.

@@ -23,8 +23,7 @@ __device__ __forceinline__ Share share_of(const Block& block, Kind kind) {
     even.each = quotient(all, blocks);
     even.more = all - even.each * blocks.value;
   }
-  const uint32_t first =
-      blockIdx.x * even.each + min(blockIdx.x, even.more);
+  const uint32_t first = blockIdx.x * even.each + min(blockIdx.x, even.more);
   return {first, first + even.each + (blockIdx.x < even.more ? 1 : 0)};
 }
 
@@ -218,7 +217,8 @@ __device__ __forceinline__ uint4 lane_order(const uint4& natural) {
 __device__ __forceinline__ void stage_rows(const Block& block,
                                            const uint16_t* data,
                                            uint64_t stride, uint32_t k) {
-  constexpr uint32_t kTogether = 4;  // rows, whose loads are under way at a time
+  constexpr uint32_t kTogether =
+      4;  // rows, whose loads are under way at a time
   const moep_rows& rows = block.args.route.rows;
   const uint32_t end = moep_rows_end(&rows), pieces = moep_padded_k(k) / 8;
 #pragma unroll 1

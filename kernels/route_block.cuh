@@ -125,9 +125,26 @@ __device__ __forceinline__ void prefetch_site(const moep_site_table* site,
   }
 }
 
+// What a thread's slot has that the router does not decide: routing from outside, or
+// nothing in a dead row. Asked for before it is needed.
+struct OutsideSlot {
+  int32_t id;
+  float weight;
+};
+
+__device__ __forceinline__ OutsideSlot
+outside_slot(const moep_route_args& args) {
+  const uint32_t alive = moep_rows_alive(&args.rows) * args.rule.topk;
+  if (args.external_ids == nullptr || threadIdx.x >= alive) return {-1, 0.0f};
+  const uint64_t slot =
+      uint64_t{args.rows.begin} * args.rule.topk + threadIdx.x;
+  return {args.external_ids[slot], args.external_weights[slot]};
+}
+
 // Route the whole group. `memory`: rows x experts x 8 bytes of shared memory
 // that nothing else uses meanwhile. All threads of the block call.
 __device__ __forceinline__ void route_block(const moep_route_args& args,
+                                            const OutsideSlot& outside,
                                             uint8_t* memory,
                                             RouteShared& shared) {
   const uint32_t topk = args.rule.topk, count = args.rows.count;
@@ -136,17 +153,20 @@ __device__ __forceinline__ void route_block(const moep_route_args& args,
   float* scores = reinterpret_cast<float*>(memory);
   const RouteScratch scratch = {
       scores, reinterpret_cast<uint32_t*>(scores + count * args.rule.experts)};
-  if (routed) score_block(args, alive, scratch, shared.softmax);
-  for (uint32_t r = threadIdx.x / 32; r < count; r += blockDim.x / 32) {
-    int32_t* ids = shared.ids + r * topk;
-    float* weights = shared.weights + r * topk;
-    if (routed && r < alive) {
+  if (routed) {
+    score_block(args, alive, scratch, shared.softmax);
+    for (uint32_t r = threadIdx.x / 32; r < alive; r += blockDim.x / 32) {
       const uint32_t at = r * args.rule.experts;
-      select_row(args.rule, scratch.scores + at, scratch.keys + at, ids,
-                 weights);
-    } else {
-      copy_row(args, args.rows.begin + r, r < alive, ids, weights);
+      select_row(args.rule, scratch.scores + at, scratch.keys + at,
+                 shared.ids + r * topk, shared.weights + r * topk);
     }
+  }
+  const uint32_t s = threadIdx.x;
+  if (s < count * topk && (!routed || s >= alive * topk)) {
+    const bool filled = outside.id >= 0 &&
+                        static_cast<uint32_t>(outside.id) < args.rule.experts;
+    shared.ids[s] = filled ? outside.id : -1;
+    shared.weights[s] = filled ? outside.weight : 0.0f;
   }
   __syncthreads();
   union_block(count, topk, shared);

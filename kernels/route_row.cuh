@@ -123,10 +123,11 @@ __device__ __forceinline__ void copy_row(const moep_route_args& args,
   for (uint32_t j = threadIdx.x % 32; j < topk; j += 32) {
     const uint64_t slot = uint64_t{row} * topk + j;
     const int32_t id = alive ? args.external_ids[slot] : -1;
+    const float weight = alive ? args.external_weights[slot] : 0.0f;
     const bool filled =
         id >= 0 && static_cast<uint32_t>(id) < args.rule.experts;
     ids[j] = filled ? id : -1;
-    weights[j] = filled ? args.external_weights[slot] : 0.0f;
+    weights[j] = filled ? weight : 0.0f;
   }
 }
 

@@ -16,7 +16,6 @@ struct grid_group {
     emulation::Require(threadIdx.x != 0 || token == 1, "the first's token");
     emulation::SyncThreads();
   }
-  void sync() const { barrier_wait(barrier_arrive()); }
 };
 inline grid_group this_grid() { return {}; }
 }  // namespace cooperative_groups
