@@ -15,7 +15,7 @@ struct Divisor {
 };
 
 // value: not 0.
-inline Divisor divisor_of(uint32_t value) {
+__host__ __device__ __forceinline__ Divisor divisor_of(uint32_t value) {
   const uint64_t inverse = ((uint64_t{1} << 32) + value - 1) / value;
   return {value, static_cast<uint32_t>(inverse)};
 }

@@ -12,6 +12,7 @@
 #include "kernels/scalar.h"
 #include "kernels/unpack.h"
 #if defined(__CUDACC__)
+#include "kernels/quotient.cuh"
 #include "kernels/swiglu.cuh"
 #endif
 
@@ -26,6 +27,7 @@
   X(silu_of_bf16, 16)     \
   X(swiglu_of_bf16, 24)   \
   X(swiglu_of_four, 24)   \
+  X(small_quotients, 28)  \
   X(add, 24)              \
   X(multiply, 24)         \
   X(divide, 24)           \
@@ -122,6 +124,20 @@ MOEP_INLINE uint32_t moep_probe_four(uint32_t index) {
   return (uint32_t)moep_probe_mix(h[0] | (uint64_t)h[1] << 32);
 }
 
+/* n / d of every n below 2^20 and 256 divisors, by both ways of kernels/quotient.cuh. */
+MOEP_INLINE uint32_t moep_probe_quotients(uint32_t index) {
+  const uint32_t n = index & 0xFFFFFu, which = index >> 20;
+  const uint32_t d = which < 128 ? which + 1 : which * which * 16 - 1;
+#if defined(__CUDA_ARCH__)
+  const uint32_t few = moep::small_quotient(n, d);
+  const uint32_t known =
+      d < 4096 ? moep::quotient(n, moep::divisor_of(d)) : n / d;
+#else
+  const uint32_t few = n / d, known = few;
+#endif
+  return few + 3 * known;
+}
+
 /* The value at one index. Operations that hand a NaN's payload on give the
  * stored NaN. */
 MOEP_INLINE uint32_t moep_probe_value(enum moep_probe probe, uint64_t index) {
@@ -145,6 +161,8 @@ MOEP_INLINE uint32_t moep_probe_value(enum moep_probe probe, uint64_t index) {
       return moep_probe_swiglu(bits);
     case moep_probe_swiglu_of_four:
       return moep_probe_four(bits);
+    case moep_probe_small_quotients:
+      return moep_probe_quotients(bits);
     case moep_probe_sigmoid:
       value = moep_sigmoid(x);
       break;
