@@ -1,12 +1,13 @@
 // grouped_up and grouped_down on sm_90a: every expert's tokens times its NVFP4
 // weights in one persistent launch.
 //
-// A block works on units of 256 weight rows and up to 128 tokens. Its warpgroups
-// unpack weights into registers, the A operand of wgmma, while the tensor cores work on
-// the operands before; another warpgroup copies. Tiles of up to 80 tokens have four
-// warpgroups of one m64 tile each: warps to hide the unpacking, which bounds them. Wider
-// ones have two of two each, for their registers, and are worked on by pairs of blocks
-// that fetch tokens for each other (grouped_pipe_sm90.cuh).
+// A block works on units of 256 weight rows and up to 128 tokens, or of 128 and up to
+// 256. Its warpgroups unpack weights into registers, the A operand of wgmma, while the
+// tensor cores work on the operands before; another warpgroup copies. Tiles of up to 80
+// tokens have four warpgroups of one m64 tile each: warps to hide the unpacking, which
+// bounds them. Wider ones have two of two each, of one at 256 tokens, for their
+// registers, and are worked on by pairs of blocks that fetch tokens for each other
+// (grouped_pipe_sm90.cuh).
 
 #include "kernels/grouped_copy_sm90.cuh"
 #include "kernels/grouped_narrow_sm90.cuh"
@@ -54,8 +55,8 @@ struct Widths {
 template <int kTile>
 struct Registers {
   static constexpr bool kWide = Shape<kTile>::kWide;
-  static constexpr int kConsumer = kTile == 256 ? 232 : kWide ? 224 : 112;
-  static constexpr int kProducer = kTile == 256 ? 40 : kWide ? 56 : 32;
+  static constexpr int kConsumer = kTile > 128 ? 232 : kWide ? 224 : 112;
+  static constexpr int kProducer = kTile > 128 ? 40 : kWide ? 56 : 32;
 };
 
 // A unit's totals, segments added in ascending order.
@@ -235,21 +236,20 @@ template <bool kUp, int kTile>
 GroupedPipe pipe_of(const moep_grouped_args& args, uint32_t shared_bytes) {
   using S = Shape<kTile>;
   const uint32_t k = kUp ? args.hidden : args.inter;
-  constexpr int kM = S::kM;
   const uint32_t sums =
       kUp || k > MOEP_SEGMENT_K ? kRegionFours<kTile> * kGroupThreads * 16 : 0;
-  const uint32_t results = kUp ? 0 : moep_round_up(kTile * kDownPitch<kM>, 128);
+  const uint32_t results = kUp ? 0 : kTile * kDownPitch<S::kM>;
   GroupedPipe pipe = {};
   pipe.warpgroups = S::kWarpgroups;
   pipe.region_bytes = sums > results ? sums : results;
-  pipe.scale_stage = kScaleStage<kTile>;
+  pipe.scale_stage = S::kScaleStage;
   if (S::kWide) {
     pipe.token_stage = kTile * kWideTokens * 2;
     pipe.weight_stage = S::kRows * kWideWeights / 2;
     pipe.scale_stages = 2;
   } else {
     pipe.token_stage = kTile * kNarrowTokens<kTile> * 2;
-    pipe.weight_stage = kBoxes + kScaleStage<kTile>;
+    pipe.weight_stage = kBoxes + S::kScaleStage;
   }
   // Two at least: a stage of tokens is free when the next is full. Those of wide tiles
   // hold half a stage of weights.

@@ -16,6 +16,8 @@
 namespace moep {
 
 constexpr uint32_t kGroupThreads = 128;  // of a warpgroup
+constexpr uint32_t kScaleK = 256;        // of a stage of scales
+constexpr uint32_t kScaleRow = kScaleK / 16;
 
 // A tile's kernel: kWarpgroups of kM m64 tiles each multiply, another copies.
 template <int kTile>
@@ -26,12 +28,9 @@ struct Shape {
   static constexpr uint32_t kThreads = (kWarpgroups + 1) * kGroupThreads;
   static constexpr uint32_t kGroups = kWarpgroups * kM;  // m64 tiles
   static constexpr uint32_t kRows = kGroups * 64;        // of weights
+  static constexpr uint32_t kScaleStage = kRows * kScaleRow;
 };
 
-constexpr uint32_t kScaleK = 256;  // of a stage of scales
-constexpr uint32_t kScaleRow = kScaleK / 16;
-template <int kTile>
-constexpr uint32_t kScaleStage = Shape<kTile>::kRows* kScaleRow;
 // K of a stage of a wide tile's rings.
 constexpr uint32_t kWideTokens = MOEP_TILE_K;
 constexpr uint32_t kWideWeights = MOEP_BLOCK_K;
@@ -156,8 +155,8 @@ constexpr uint32_t kSharing = MOEP_BLOCK_K / kMatrixRows<true, kTile>;
 template <bool kUp, int kTile>
 __device__ __forceinline__ uint32_t first_row(uint32_t tile) {
   constexpr uint32_t kShare = kUp ? kSharing<kTile> : 1;
-  return tile / kShare * (kShare * kMatrixRows<kUp, kTile>)+tile % kShare *
-         (32 / kShare);
+  constexpr uint32_t kSpan = kShare * kMatrixRows<kUp, kTile>;
+  return tile / kShare * kSpan + tile % kShare * (32 / kShare);
 }
 template <bool kUp, int kTile>
 __device__ __forceinline__ uint32_t row_after(uint32_t r) {

@@ -203,11 +203,10 @@ __device__ __forceinline__ void store_down(
        i += kGroupThreads) {
     const uint32_t token = i / kChunks, chunk = i % kChunks;
     if (column0 + chunk * 8 >= args.hidden) continue;
-    *reinterpret_cast<uint4*>(args.slot_out +
-                              uint64_t{unit.position + token} * args.hidden +
-                              column0 + chunk * 8) =
-        ld_shared_v4(region + token * kDownPitch<kM> +
-                     (chunk ^ token % 8) * 16);
+    const uint32_t place = token * kDownPitch<kM> + (chunk ^ token % 8) * 16;
+    *reinterpret_cast<uint4*>(
+        args.slot_out + uint64_t{unit.position + token} * args.hidden +
+        column0 + chunk * 8) = ld_shared_v4(region + place);
   }
   barrier_sync(1 + lane.warpgroup, kGroupThreads);
 }

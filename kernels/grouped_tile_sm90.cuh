@@ -97,7 +97,7 @@ __device__ __forceinline__ void add_four(uint32_t address, float* v) {
 
 // Fours of a thread's sums for which its warpgroup's region has room.
 template <int kTile>
-constexpr int kRegionFours = kTile == 256 ? 25 : Shape<kTile>::kM* kTile / 8;
+constexpr int kRegionFours = kTile > 128 ? 24 : Shape<kTile>::kM* kTile / 8;
 
 // Totals of a unit's segments so far: the first fours in the region, the others in
 // registers.

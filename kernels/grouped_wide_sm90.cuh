@@ -14,20 +14,24 @@ __device__ __forceinline__ void take_weights(const GroupedBlock& block,
                                              Consumer& at, bool last,
                                              NvBlock (&out)[Shape<kTile>::kM]) {
   constexpr uint32_t kRow = kWideWeights / 2;
+  constexpr uint32_t kTilesApart = kUp ? 8 : 64;
+  const uint32_t row = tile_row<kUp, kTile>(0) + lane_row();
   const uint32_t t = threadIdx.x % 4;
+  const uint32_t own_words = row * kRow + t * 16;
+  const uint32_t own_codes = row * kScaleRow + t * 2;
   mbarrier_wait(block.weights.full(at.weights.stage), at.weights.parity);
   mbarrier_wait(block.scales.full(at.scales.stage), at.scales.parity);
-  const uint32_t words = block.weights.address(at.weights.stage) + t * 16;
-  const uint32_t scales = block.scales.address(at.scales.stage) +
-                          at.scale_half * (MOEP_BLOCK_K / 16) + t * 2;
+  const uint32_t words = block.weights.address(at.weights.stage) + own_words;
+  const uint32_t codes = block.scales.address(at.scales.stage) +
+                         at.scale_half * (MOEP_BLOCK_K / 16) + own_codes;
 #pragma unroll
   for (int m = 0; m < Shape<kTile>::kM; m++) {
-    const uint32_t row = tile_row<kUp, kTile>(m) + lane_row();
-    const uint32_t second = row + kRowsApart<kUp, kTile>;
-    out[m].weight[0] = ld_shared_v4(words + row * kRow);
+    const uint32_t first = m * kTilesApart;
+    const uint32_t second = first + kRowsApart<kUp, kTile>;
+    out[m].weight[0] = ld_shared_v4(words + first * kRow);
     out[m].weight[1] = ld_shared_v4(words + second * kRow);
-    out[m].scale[0] = ld_shared_u16(scales + row * kScaleRow);
-    out[m].scale[1] = ld_shared_u16(scales + second * kScaleRow);
+    out[m].scale[0] = ld_shared_u16(codes + first * kScaleRow);
+    out[m].scale[1] = ld_shared_u16(codes + second * kScaleRow);
   }
   release(block.weights.empty(at.weights.stage));
   at.weights.advance(block.weights);
