@@ -38,8 +38,8 @@ struct WeightBoxes {
         args.site->maps)[unit.expert];
     map[0] = kUp ? &maps.gate : &maps.down;
     map[1] = kUp ? &maps.up : &maps.down;
-    row[0] = unit.tile * kMatrixRows<kUp>;
-    row[1] = row[0] + (kUp ? 0 : kBlockRows / 2);
+    row[0] = unit.tile * (kUp ? 1 : 2) * MOEP_MAP_BOX_ROWS;
+    row[1] = row[0] + (kUp ? 0 : MOEP_MAP_BOX_ROWS);
     if (threadIdx.x % 32 != 0) return;
     fence_proxy_tensormap_acquire(map[0]);
     if (kUp) fence_proxy_tensormap_acquire(map[1]);
@@ -60,12 +60,12 @@ struct WeightBoxes {
 
 // Weights of a wide tile, by kWeightCopiers threads. A thread copies one chunk of every
 // 16th row.
-template <bool kUp>
+template <bool kUp, int kTile>
 struct WeightCopy {
   static constexpr uint32_t kRow = kWideWeights / 2, kChunks = kRow / 16;
   static constexpr uint32_t kApart = kWeightCopiers / kChunks;
-  static constexpr uint32_t kRows = kMatrixRows<kUp> / kApart;
-  static constexpr uint32_t kMatrices = kBlockRows / kMatrixRows<kUp>;
+  static constexpr uint32_t kRows = kMatrixRows<kUp, kTile> / kApart;
+  static constexpr uint32_t kMatrices = kUp ? 2 : 1;
   const uint8_t*
       from[kMatrices];     // the unit's first rows, at the next stage's k
   uint32_t offset[kRows];  // of the thread's chunks
@@ -79,7 +79,8 @@ struct WeightCopy {
   __device__ __forceinline__ void start(const moep_grouped_args& args,
                                         const GroupedBlock& block,
                                         const GroupedWork& unit) {
-    const uint32_t pitch = block.k / 2, first = unit.tile * kMatrixRows<kUp>;
+    const uint32_t pitch = block.k / 2;
+    const uint32_t first = first_row<kUp, kTile>(unit.tile);
     const uint32_t last = last_row<kUp>(args) - first;
 #pragma unroll
     for (uint32_t m = 0; m < kMatrices; m++) {
@@ -88,7 +89,8 @@ struct WeightCopy {
     }
 #pragma unroll
     for (uint32_t i = 0; i < kRows; i++) {
-      offset[i] = min(i * kApart + row(), last) * pitch + chunk() * 16;
+      const uint32_t own = row_after<kUp, kTile>(i * kApart + row());
+      offset[i] = min(own, last) * pitch + chunk() * 16;
     }
   }
   __device__ __forceinline__ void copy(const GroupedBlock& block, uint32_t k0,
@@ -111,10 +113,10 @@ struct WeightCopy {
 };
 
 // Scales, kScaleK a stage, by a warp: kScaleCopiers.
-template <bool kUp>
+template <bool kUp, int kTile>
 struct ScaleCopy {
-  static constexpr uint32_t kRows = kMatrixRows<kUp> / kScaleCopiers;
-  static constexpr uint32_t kMatrices = kBlockRows / kMatrixRows<kUp>;
+  static constexpr uint32_t kRows = kMatrixRows<kUp, kTile> / kScaleCopiers;
+  static constexpr uint32_t kMatrices = kUp ? 2 : 1;
   const uint8_t* from[kMatrices];
   uint32_t offset[kRows];
 
@@ -124,7 +126,8 @@ struct ScaleCopy {
   __device__ __forceinline__ void start(const moep_grouped_args& args,
                                         const GroupedBlock& block,
                                         const GroupedWork& unit) {
-    const uint32_t pitch = block.k / 16, first = unit.tile * kMatrixRows<kUp>;
+    const uint32_t pitch = block.k / 16;
+    const uint32_t first = first_row<kUp, kTile>(unit.tile);
     const uint32_t last = last_row<kUp>(args) - first;
 #pragma unroll
     for (uint32_t m = 0; m < kMatrices; m++) {
@@ -133,7 +136,8 @@ struct ScaleCopy {
     }
 #pragma unroll
     for (uint32_t i = 0; i < kRows; i++) {
-      offset[i] = min(i * kScaleCopiers + lane(), last) * pitch;
+      const uint32_t own = row_after<kUp, kTile>(i * kScaleCopiers + lane());
+      offset[i] = min(own, last) * pitch;
     }
   }
   __device__ __forceinline__ void copy(const GroupedBlock& block, uint32_t k0,
@@ -254,19 +258,21 @@ __device__ __forceinline__ void copy_narrow(const moep_grouped_args& args,
   } else if (warp == 1) {
     fill_ring<kNarrowWeights>(args, block, block.weights, WeightBoxes<kUp>());
   } else if (warp == 2) {
-    fill_ring<kNarrowWeights>(args, block, block.weights, ScaleCopy<kUp>());
+    fill_ring<kNarrowWeights>(args, block, block.weights,
+                              ScaleCopy<kUp, kTile>());
   }
 }
 
 // Wide tiles, whose stages of weights are too small for boxes: two warps for weights.
-template <bool kUp>
+template <bool kUp, int kTile>
 __device__ __forceinline__ void copy_wide(const moep_grouped_args& args,
                                           const GroupedBlock& block) {
   const uint32_t warp = threadIdx.x / 32;
   if (warp >= 2) {
-    fill_ring<kWideWeights>(args, block, block.weights, WeightCopy<kUp>());
+    fill_ring<kWideWeights>(args, block, block.weights,
+                            WeightCopy<kUp, kTile>());
   } else if (warp == 1) {
-    fill_ring<kScaleK>(args, block, block.scales, ScaleCopy<kUp>());
+    fill_ring<kScaleK>(args, block, block.scales, ScaleCopy<kUp, kTile>());
   } else {
     fill_ring<kWideTokens>(args, block, block.tokens, TokenHalves<kUp>());
   }

@@ -10,7 +10,7 @@
 namespace moep {
 
 // This lane's weights of block `half` of a stage.
-template <bool kUp>
+template <bool kUp, int kTile>
 __device__ __forceinline__ NvBlock narrow_block(uint32_t weights,
                                                 uint32_t scales,
                                                 uint32_t half) {
@@ -18,9 +18,9 @@ __device__ __forceinline__ NvBlock narrow_block(uint32_t weights,
   const uint32_t codes = scales + half * (MOEP_BLOCK_K / 16);
   NvBlock out;
   out.weight[0] = ld_shared_v4(words);
-  out.weight[1] = ld_shared_v4(words + kRowsApart<kUp> * kBoxRow);
+  out.weight[1] = ld_shared_v4(words + kRowsApart<kUp, kTile> * kBoxRow);
   out.scale[0] = ld_shared_u16(codes);
-  out.scale[1] = ld_shared_u16(codes + kRowsApart<kUp> * kScaleRow);
+  out.scale[1] = ld_shared_u16(codes + kRowsApart<kUp, kTile> * kScaleRow);
   return out;
 }
 
@@ -30,7 +30,8 @@ __device__ __forceinline__ void multiply_narrow(const GroupedBlock& block,
                                                 Consumer& at, uint32_t from,
                                                 uint32_t to, uint32_t blocks,
                                                 float (&acc)[1][kN / 2]) {
-  const uint32_t row = tile_row<kUp, 1>(0) + lane_row(), t = threadIdx.x % 4;
+  const uint32_t row = tile_row<kUp, kTile>(0) + lane_row(),
+                 t = threadIdx.x % 4;
   const uint32_t own_words = row * kBoxRow + (t ^ row % 8) * 16;
   const uint32_t own_codes = row * kScaleRow + t * 2;
   constexpr uint32_t kTokenTile = kTile * MOEP_TILE_ROW_BYTES / 16;
@@ -49,7 +50,8 @@ __device__ __forceinline__ void multiply_narrow(const GroupedBlock& block,
 #pragma unroll
     for (uint32_t i = 0; i < kBlocks; i++) {
       if (i == 1 && first + 1 == to) break;
-      const NvBlock weights = narrow_block<kUp>(words, codes, i + behind_first);
+      const NvBlock weights =
+          narrow_block<kUp, kTile>(words, codes, i + behind_first);
       uint32_t scale[2][2], a[2][8 * kWords];
       nv_scales(weights.scale[0], scale[0]);
       nv_scales(weights.scale[1], scale[1]);

@@ -1,12 +1,13 @@
 // grouped_up and grouped_down on sm_90a: every expert's tokens times its NVFP4
 // weights in one persistent launch.
 //
-// A block works on units of 256 weight rows and up to 128 tokens. Its warpgroups
-// unpack weights into registers, the A operand of wgmma, while the tensor cores work on
-// the operands before; another warpgroup copies. Tiles of up to 80 tokens have four
-// warpgroups of one m64 tile each: warps to hide the unpacking, which bounds them. Wider
-// ones have two of two each, for their registers, and are worked on by pairs of blocks
-// that fetch tokens for each other (grouped_pipe_sm90.cuh).
+// A block works on units of 256 weight rows and up to 128 tokens, or of 128 and up to
+// 256. Its warpgroups unpack weights into registers, the A operand of wgmma, while the
+// tensor cores work on the operands before; another warpgroup copies. Tiles of up to 80
+// tokens have four warpgroups of one m64 tile each: warps to hide the unpacking, which
+// bounds them. Wider ones have two of two each, of one at 256 tokens, for their
+// registers, and are worked on by pairs of blocks that fetch tokens for each other
+// (grouped_pipe_sm90.cuh).
 
 #include "kernels/grouped_copy_sm90.cuh"
 #include "kernels/grouped_narrow_sm90.cuh"
@@ -22,28 +23,12 @@ namespace {
 using namespace moep;
 
 // As lib/choose.c has them.
-#define MOEP_TILES(X) X(8) X(16) X(32) X(48) X(64) X(80) X(96) X(128)
+#define MOEP_TILES(X) X(8) X(16) X(32) X(48) X(64) X(80) X(96) X(128) X(256)
 
 struct GroupedParams {
   moep_grouped_args args;
   GroupedPipe pipe;
   uint32_t paired;  // of wide tiles, as GroupedBlock has it
-};
-
-// Tiles of the weights' rows.
-template <bool kUp>
-__host__ __device__ __forceinline__ uint32_t
-weight_tiles(const moep_grouped_args& args) {
-  return kUp ? moep_ceil_div(args.inter, kBlockRows / 2)
-             : moep_ceil_div(args.hidden, kBlockRows);
-}
-
-// A tile's kernel.
-template <int kTile>
-struct Shape {
-  static constexpr int kM = kTile > 80 ? 2 : 1;
-  static constexpr uint32_t kWarpgroups = 4 / kM;
-  static constexpr uint32_t kThreads = (kWarpgroups + 1) * kGroupThreads;
 };
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
@@ -52,23 +37,26 @@ struct Shape {
 // compiler finds no registers, and for n80 for one alone.
 template <int kTile>
 struct Widths {
-  static constexpr int kMiddle = kTile == 128 ? 112 : kTile;
-  static constexpr int kNarrow = kTile == 128  ? 80
-                                 : kTile == 96 ? 64
-                                 : kTile == 80 ? 80
-                                 : kTile == 64 ? 48
-                                 : kTile == 48 ? 32
-                                 : kTile > 8   ? kTile / 2
-                                               : kTile;
+  static constexpr int kMiddle = kTile == 256   ? 232
+                                 : kTile == 128 ? 112
+                                                : kTile;
+  static constexpr int kNarrow = kTile == 256   ? 176
+                                 : kTile == 128 ? 80
+                                 : kTile == 96  ? 64
+                                 : kTile == 80  ? 80
+                                 : kTile == 64  ? 48
+                                 : kTile == 48  ? 32
+                                 : kTile > 8    ? kTile / 2
+                                                : kTile;
 };
 
 // Of a thread, once the warpgroups know what they do; together at most what the block
 // starts with: 384 x 168 or 640 x 96.
 template <int kTile>
 struct Registers {
-  static constexpr bool kWide = Shape<kTile>::kM == 2;
-  static constexpr int kConsumer = kWide ? 224 : 112;
-  static constexpr int kProducer = kWide ? 56 : 32;
+  static constexpr bool kWide = Shape<kTile>::kWide;
+  static constexpr int kConsumer = kTile > 128 ? 232 : kWide ? 224 : 112;
+  static constexpr int kProducer = kTile > 128 ? 40 : kWide ? 56 : 32;
 };
 
 // A unit's totals, segments added in ascending order.
@@ -78,6 +66,8 @@ __device__ __forceinline__ void multiply(
     float (&acc)[Shape<kTile>::kM][kN / 2]) {
   constexpr int kM = Shape<kTile>::kM;
   const uint32_t blocks = moep_ceil_div(block.k, MOEP_BLOCK_K);
+  Totals<kN, kTile> totals;
+  totals.clear();
   uint32_t from = 0;
   do {  // at least once: acc is never live before this place
     const uint32_t to = min(from + kBlocksOfSegment, blocks);
@@ -87,14 +77,14 @@ __device__ __forceinline__ void multiply(
       for (int i = 0; i < kN / 2; i++) acc[m][i] = 0.0f;
       wgmma_hold(acc[m]);
     }
-    if constexpr (kM == 1) {
-      multiply_narrow<kUp, kN, kTile>(block, at, from, to, blocks, acc);
+    if constexpr (Shape<kTile>::kWide) {
+      multiply_wide<kUp, kN, kTile>(block, at, from, to, blocks, acc);
     } else {
-      multiply_wide<kUp, kN, kM>(block, at, from, to, blocks, acc);
+      multiply_narrow<kUp, kN, kTile>(block, at, from, to, blocks, acc);
     }
-    drain<kN, kM>(block, at, acc);
-    if (from > 0) each_four<kN, kM>(region, acc, add_four);
-    if (to < blocks) each_four<kN, kM>(region, acc, store_four);
+    drain<kN, kTile>(block, at, acc);
+    if (from > 0) totals.add_to(region, acc);
+    if (to < blocks) totals.set(region, acc);
     from = to;
   } while (from < blocks);
 }
@@ -104,15 +94,14 @@ __device__ __forceinline__ void run_unit(const GroupedParams& params,
                                          const GroupedBlock& block,
                                          uint32_t index, uint32_t region,
                                          Consumer& at) {
-  constexpr int kM = Shape<kTile>::kM;
-  float acc[kM][kN / 2];
+  float acc[Shape<kTile>::kM][kN / 2];
   multiply<kUp, kN, kTile>(block, region, at, acc);
   // Found again rather than kept in registers.
   const GroupedWork unit = unit_at(params.args, block, index);
   if constexpr (kUp) {
-    store_up<kN, kM>(params.args, unit, region, acc);
+    store_up<kN, kTile>(params.args, unit, region, acc);
   } else {
-    store_down<kN, kM>(params.args, unit, region, acc);
+    store_down<kN, kTile>(params.args, unit, region, acc);
   }
 }
 
@@ -162,7 +151,7 @@ __device__ __forceinline__ GroupedBlock make_block(const GroupedParams& params,
   const uint32_t barriers = base + pipe.barriers();
   uint32_t* before = reinterpret_cast<uint32_t*>(start + pipe.units());
   GroupedBlock block;
-  constexpr bool kNarrow = Shape<kTile>::kM == 1;
+  constexpr bool kNarrow = !Shape<kTile>::kWide;
   constexpr uint32_t kBarriers = 2 * kMaxStages * 8;
   block.tokens = {base, pipe.token_stage, barriers, pipe.token_stages};
   block.weights = {base + pipe.weights(), pipe.weight_stage,
@@ -171,13 +160,13 @@ __device__ __forceinline__ GroupedBlock make_block(const GroupedParams& params,
     block.scales = block.weights;
     block.scales.stages += kBoxes;
   } else {
-    block.scales = {base + pipe.scales(), kScaleStage, barriers + 2 * kBarriers,
-                    pipe.scale_stages};
+    block.scales = {base + pipe.scales(), pipe.scale_stage,
+                    barriers + 2 * kBarriers, pipe.scale_stages};
   }
   block.region = base + pipe.regions();
   block.before = before;
   block.paired = kNarrow ? 0 : params.paired;
-  block.weight_tiles = weight_tiles<kUp>(args);
+  block.weight_tiles = weight_tiles<kUp, kTile>(args);
   block.k = kUp ? args.hidden : args.inter;
   init_ring(block.tokens, kTokenCopiers, kWarps << block.paired);
   init_ring(block.weights, kNarrow ? kBoxCopiers : kWeightCopiers, kWarps);
@@ -203,17 +192,17 @@ __device__ __forceinline__ void run_block(const GroupedParams& params) {
   const GroupedBlock block = make_block<kUp, kTile>(params, memory);
   if (threadIdx.x < kGroupThreads) {
     setmaxnreg_dec<Registers<kTile>::kProducer>();
-    if constexpr (S::kM == 1) {
-      copy_narrow<kUp, kTile>(params.args, block);
+    if constexpr (S::kWide) {
+      copy_wide<kUp, kTile>(params.args, block);
     } else {
-      copy_wide<kUp>(params.args, block);
+      copy_narrow<kUp, kTile>(params.args, block);
     }
   } else {
     setmaxnreg_inc<Registers<kTile>::kConsumer>();
     consume<kUp, kTile>(params, block);
   }
   // No block of a pair ends while the other may write to its shared memory.
-  if (S::kM == 2) {
+  if (S::kWide) {
     __syncwarp();
     barrier_cluster();
   }
@@ -247,23 +236,24 @@ template <bool kUp, int kTile>
 GroupedPipe pipe_of(const moep_grouped_args& args, uint32_t shared_bytes) {
   using S = Shape<kTile>;
   const uint32_t k = kUp ? args.hidden : args.inter;
-  constexpr int kM = S::kM;
-  const uint32_t sums = kUp || k > MOEP_SEGMENT_K ? kTile * kM * 64 * 4 : 0;
-  const uint32_t results = kUp ? 0 : moep_round_up(kTile * kDownPitch<kM>, 128);
+  const uint32_t sums =
+      kUp || k > MOEP_SEGMENT_K ? kRegionFours<kTile> * kGroupThreads * 16 : 0;
+  const uint32_t results = kUp ? 0 : kTile * kDownPitch<S::kM>;
   GroupedPipe pipe = {};
   pipe.warpgroups = S::kWarpgroups;
   pipe.region_bytes = sums > results ? sums : results;
-  if (kM == 1) {
-    pipe.token_stage = kTile * kNarrowTokens<kTile> * 2;
-    pipe.weight_stage = kBoxes + kScaleStage;
-  } else {
+  pipe.scale_stage = S::kScaleStage;
+  if (S::kWide) {
     pipe.token_stage = kTile * kWideTokens * 2;
-    pipe.weight_stage = kBlockRows * kWideWeights / 2;
+    pipe.weight_stage = S::kRows * kWideWeights / 2;
     pipe.scale_stages = 2;
+  } else {
+    pipe.token_stage = kTile * kNarrowTokens<kTile> * 2;
+    pipe.weight_stage = kBoxes + S::kScaleStage;
   }
   // Two at least: a stage of tokens is free when the next is full. Those of wide tiles
   // hold half a stage of weights.
-  pipe.token_stages = kM == 1 ? 2 : 3;
+  pipe.token_stages = S::kWide ? 3 : 2;
   pipe.weight_stages = 2;
   // Rings grow in turn, weights first: they come from far away.
   for (bool grown = true; grown;) {
@@ -277,8 +267,8 @@ template <bool kUp, int kTile>
 cudaError_t launch_tile(const moep_grouped_args& args,
                         const moep_launch& launch, cudaStream_t stream) {
   using S = Shape<kTile>;
-  const bool paired =
-      S::kM == 2 && launch.grid[0] % 2 == 0 && weight_tiles<kUp>(args) % 2 == 0;
+  const bool paired = S::kWide && launch.grid[0] % 2 == 0 &&
+                      weight_tiles<kUp, kTile>(args) % 2 == 0;
   const GroupedParams params = {
       args, pipe_of<kUp, kTile>(args, launch.shared_bytes), paired};
   return moep::launch<const GroupedParams>(

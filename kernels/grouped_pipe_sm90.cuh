@@ -15,20 +15,31 @@
 
 namespace moep {
 
-constexpr uint32_t kBlockRows = 256;     // of weights
 constexpr uint32_t kGroupThreads = 128;  // of a warpgroup
 constexpr uint32_t kScaleK = 256;        // of a stage of scales
 constexpr uint32_t kScaleRow = kScaleK / 16;
-constexpr uint32_t kScaleStage = kBlockRows * kScaleRow;
+
+// A tile's kernel: kWarpgroups of kM m64 tiles each multiply, another copies.
+template <int kTile>
+struct Shape {
+  static constexpr bool kWide = kTile > 80;
+  static constexpr int kM = kWide && kTile <= 128 ? 2 : 1;
+  static constexpr uint32_t kWarpgroups = kWide ? 2 : 4;
+  static constexpr uint32_t kThreads = (kWarpgroups + 1) * kGroupThreads;
+  static constexpr uint32_t kGroups = kWarpgroups * kM;  // m64 tiles
+  static constexpr uint32_t kRows = kGroups * 64;        // of weights
+  static constexpr uint32_t kScaleStage = kRows * kScaleRow;
+};
+
 // K of a stage of a wide tile's rings.
 constexpr uint32_t kWideTokens = MOEP_TILE_K;
 constexpr uint32_t kWideWeights = MOEP_BLOCK_K;
 // Of a narrow tile's: weights with their scales behind them, tokens by the tile.
 constexpr uint32_t kNarrowWeights = kScaleK;
 constexpr uint32_t kBoxRow = kNarrowWeights / 2;
-constexpr uint32_t kBoxes = kBlockRows * kBoxRow;
+constexpr uint32_t kBoxes = 2 * MOEP_MAP_BOX_ROWS * kBoxRow;
 static_assert(kBoxRow == MOEP_MAP_BOX_BYTES &&
-                  kBlockRows == 2 * MOEP_MAP_BOX_ROWS,
+                  Shape<8>::kRows == 2 * MOEP_MAP_BOX_ROWS,
               "two boxes");
 template <int kTile>
 constexpr uint32_t kNarrowTokens = (kTile > 48 ? 1 : 2) * MOEP_BLOCK_K;
@@ -38,7 +49,7 @@ constexpr uint32_t kMaxStages = 8;  // of one ring
 struct GroupedPipe {
   uint32_t token_stages, weight_stages, scale_stages;
   uint32_t token_stage;  // bytes of one, a multiple of 1024
-  uint32_t weight_stage;
+  uint32_t weight_stage, scale_stage;
   uint32_t region_bytes;  // of each warpgroup: segment sums, then results
   uint32_t warpgroups;
 
@@ -49,7 +60,7 @@ struct GroupedPipe {
     return weights() + weight_stages * weight_stage;
   }
   __host__ __device__ uint32_t regions() const {
-    return scales() + scale_stages * kScaleStage;
+    return scales() + scale_stages * scale_stage;
   }
   __host__ __device__ uint32_t barriers() const {
     return regions() + warpgroups * region_bytes;
@@ -116,19 +127,51 @@ struct GroupedBlock {
   uint32_t paired;
 };
 
-// A block's rows are 128 columns of gate, then the same of up; or 256 of down. An m16
+// The block's rows of each matrix it reads: one, or gate and up.
+template <bool kUp, int kTile>
+constexpr uint32_t kMatrixRows = Shape<kTile>::kRows / (kUp ? 2 : 1);
+
+// A block's rows are some columns of gate, then the same of up; or rows of down. An m16
 // tile of the tensor core has 8 of gate and the 8 of up, or 16 of down; this is its
 // first row, of this warp's tile m of kM. The columns of a warpgroup are then side by
 // side in p order.
-template <bool kUp, int kM>
+template <bool kUp, int kTile>
 __device__ __forceinline__ uint32_t tile_row(uint32_t m) {
-  const uint32_t group = consumer_group() * kM + m;
+  using S = Shape<kTile>;
+  const uint32_t group = consumer_group() * S::kM + m;
   const uint32_t warp = threadIdx.x % kGroupThreads / 32;
-  return kUp ? warp * 32 + group * 8 : group * 64 + warp * 16;
+  return kUp ? warp * (S::kGroups * 8) + group * 8 : group * 64 + warp * 16;
 }
 // From a lane's first row in it to the second.
-template <bool kUp>
-constexpr uint32_t kRowsApart = kUp ? kBlockRows / 2 : 8;
+template <bool kUp, int kTile>
+constexpr uint32_t kRowsApart = kUp ? kMatrixRows<true, kTile> : 8;
+
+// Tiles of the weights to a block of 128 columns of gate and up: two of 64 have
+// alternate sixteens of it, so that each is side by side in p order.
+template <int kTile>
+constexpr uint32_t kSharing = MOEP_BLOCK_K / kMatrixRows<true, kTile>;
+
+// Where a tile of the weights begins in its matrix, and how far its row r is from there.
+template <bool kUp, int kTile>
+__device__ __forceinline__ uint32_t first_row(uint32_t tile) {
+  constexpr uint32_t kShare = kUp ? kSharing<kTile> : 1;
+  constexpr uint32_t kSpan = kShare * kMatrixRows<kUp, kTile>;
+  return tile / kShare * kSpan + tile % kShare * (32 / kShare);
+}
+template <bool kUp, int kTile>
+__device__ __forceinline__ uint32_t row_after(uint32_t r) {
+  constexpr uint32_t kTogether = 32 / kSharing<kTile>;
+  if (!kUp || kTogether == 32) return r;
+  return r / kTogether * 32 + r % kTogether;
+}
+
+// Tiles of the weights' rows.
+template <bool kUp, int kTile>
+__host__ __device__ __forceinline__ uint32_t
+weight_tiles(const moep_grouped_args& args) {
+  return kUp ? moep_ceil_div(args.inter, MOEP_BLOCK_K) * kSharing<kTile>
+             : moep_ceil_div(args.hidden, Shape<kTile>::kRows);
+}
 
 __device__ __forceinline__ GroupedWork unit_at(const moep_grouped_args& args,
                                                const GroupedBlock& block,
@@ -151,11 +194,7 @@ __device__ __forceinline__ void each_unit(const moep_grouped_args& args,
   }
 }
 
-// The unit's rows of each matrix it reads: one, or gate and up.
-template <bool kUp>
-constexpr uint32_t kMatrixRows = kUp ? kBlockRows / 2 : kBlockRows;
-
-// Matrix i of them.
+// Matrix i of those that a unit reads.
 template <bool kUp>
 __device__ __forceinline__ const moep_nvfp4& matrix_of(
     const moep_grouped_args& args, const GroupedWork& unit, uint32_t i) {

@@ -10,10 +10,15 @@
 
 namespace moep {
 
-// Bytes of a token's results of down in the region; the pad spreads rows over the
-// banks.
+// Bytes of a token's results of down in the region. Their 16-byte chunk c lies at chunk
+// c ^ (token & 7), so that those of eight tokens are in different banks.
 template <int kM>
-constexpr uint32_t kDownPitch = kM * 128 + 16;
+constexpr uint32_t kDownPitch = kM * 128;
+
+// Eights of tokens of which SwiGLU is taken at once: two, where the compiler has
+// registers for them.
+template <int kN>
+constexpr int kEightsTogether = kN == 8 || kN == 96 ? 1 : 2;
 
 struct Lane {
   uint32_t warpgroup, warp, row, t;
@@ -49,26 +54,25 @@ __device__ __forceinline__ void tap_up(const moep_grouped_args& args,
   }
 }
 
-// The code of this loop runs once a unit, so it is short: totals go through the
-// region, kTogether eights of tokens at a time. Results take the place of totals that
-// all warps have read.
-template <int kN, int kM>
-__device__ __forceinline__ void store_up(const moep_grouped_args& args,
-                                         const GroupedWork& unit,
-                                         uint32_t region,
-                                         float (&acc)[kM][kN / 2]) {
-  // For 96 the compiler has no registers for two.
-  constexpr int kTogether = kN == 8 || kN == 96 ? 1 : 2;
+// A warpgroup's columns of h of the tokens of eights from .. to, in p order in the
+// region, 64 kM bytes a token. `totals` is where those of eight 0 would lie. Results take
+// the place of totals that all warps have read.
+template <int kN, int kTile>
+__device__ __forceinline__ void gather_up(const moep_grouped_args& args,
+                                          const GroupedWork& unit,
+                                          uint32_t region, uint32_t totals,
+                                          uint32_t from, uint32_t to) {
+  constexpr int kM = Shape<kTile>::kM, kTogether = kEightsTogether<kN>;
   constexpr int kPairs = kTogether * kM;
   const Lane lane;
   const moep_expert& expert = args.site->experts[unit.expert];
   const float gate_scale = expert.gate.epilogue, up_scale = expert.up.epilogue;
-  const uint32_t block0 = unit.tile * MOEP_BLOCK_K;
-  const uint32_t column0 = block0 + tile_row<true, kM>(0) + lane.row;
-  const uint32_t own = region + threadIdx.x % kGroupThreads * 16;
-  each_four<kN, kM>(region, acc, store_four);
+  const uint32_t column0 =
+      first_row<true, kTile>(unit.tile) +
+      row_after<true, kTile>(tile_row<true, kTile>(0) + lane.row);
+  const uint32_t own = totals + threadIdx.x % kGroupThreads * 16;
 #pragma unroll 1
-  for (uint32_t i = 0; i < moep_ceil_div(unit.tokens, 8); i += kTogether) {
+  for (uint32_t i = from; i < to; i += kTogether) {
     float gate[2 * kPairs], up[2 * kPairs];
 #pragma unroll
     for (int j = 0; j < kPairs; j++) {
@@ -102,9 +106,38 @@ __device__ __forceinline__ void store_up(const moep_grouped_args& args,
                                  : __byte_perm(other, mine, 0x7632));
     }
   }
+}
+
+// The code of the loop over eights runs once a unit, so it is short: totals go through
+// the region, as many as fit at a time.
+template <int kN, int kTile>
+__device__ __forceinline__ void store_up(
+    const moep_grouped_args& args, const GroupedWork& unit, uint32_t region,
+    float (&acc)[Shape<kTile>::kM][kN / 2]) {
+  constexpr int kM = Shape<kTile>::kM, kEights = kN / 8;
+  constexpr int kThere = kRegionFours<kTile> / kM;
+  constexpr int kPass = kThere < kEights ? kThere / 2 * 2 : kEights;
+  static_assert(2 * kPass >= kEights && (kM == 1 || kPass == kEights),
+                "one pass or two");
+  const Lane lane;
+  const uint32_t eights = moep_ceil_div(unit.tokens, 8);
+#pragma unroll 1
+  for (uint32_t first = 0; first < kEights; first += kPass) {
+    // Behind the results of the pass before.
+    const uint32_t totals = region + first * 8 * kM * 64;
+    if (first == 0) {
+      each_four<kN, kM, 0, kPass * kM>(totals, acc, store_four);
+    } else {
+      each_four<kN, kM, kPass * kM, kEights * kM>(totals, acc, store_four);
+    }
+    gather_up<kN, kTile>(
+        args, unit, region, totals - first * kGroupThreads * 16, first,
+        kPass == kEights ? eights : min(eights, first + kPass));
+  }
   barrier_sync(1 + lane.warpgroup, kGroupThreads);
   // The warpgroup's columns are kM * 32 positions of p order from here on.
-  const uint32_t p0 = block0 + lane.warpgroup * kM * 32;
+  const uint32_t p0 =
+      unit.tile * kMatrixRows<true, kTile> + lane.warpgroup * kM * 32;
   const uint32_t row0 = unit.position - args.expert_offsets[unit.expert];
   constexpr uint32_t kChunks = kM * 4;
   for (uint32_t i = threadIdx.x % kGroupThreads; i < unit.tokens * kChunks;
@@ -140,16 +173,17 @@ __device__ __forceinline__ void tap_down(const moep_grouped_args& args,
   }
 }
 
-template <int kN, int kM>
-__device__ __forceinline__ void store_down(const moep_grouped_args& args,
-                                           const GroupedWork& unit,
-                                           uint32_t region,
-                                           float (&acc)[kM][kN / 2]) {
+template <int kN, int kTile>
+__device__ __forceinline__ void store_down(
+    const moep_grouped_args& args, const GroupedWork& unit, uint32_t region,
+    float (&acc)[Shape<kTile>::kM][kN / 2]) {
+  constexpr int kM = Shape<kTile>::kM;
   const Lane lane;
   const float scale = args.site->experts[unit.expert].down.epilogue;
-  const uint32_t column0 = unit.tile * kBlockRows + lane.warpgroup * kM * 64;
-  const uint32_t own =
-      region + (lane.warp * 16 + lane.row) * 2 + lane.t * 2 * kDownPitch<kM>;
+  const uint32_t column0 =
+      unit.tile * Shape<kTile>::kRows + lane.warpgroup * kM * 64;
+  const uint32_t own = region + lane.t * 2 * kDownPitch<kM> +
+                       (lane.warp ^ lane.t) * 32 + lane.row * 2;
   if (args.tap.expert_down != nullptr) {
     tap_down<kN, kM>(args, unit, column0, acc);
   }
@@ -158,7 +192,7 @@ __device__ __forceinline__ void store_down(const moep_grouped_args& args,
   for (int m = 0; m < kM; m++) {
 #pragma unroll
     for (int i = 0; i < kN / 2; i++) {
-      st_shared_u16(own + m * 128 + (i % 4 < 2 ? 0 : 16) +
+      st_shared_u16(own + m * 128 + (i % 4 / 2 ^ i % 2) * 16 +
                         (i / 4 * 8 + i % 2) * kDownPitch<kM>,
                     moep_bf16_from_float(__fmul_rn(acc[m][i], scale)));
     }
@@ -169,10 +203,10 @@ __device__ __forceinline__ void store_down(const moep_grouped_args& args,
        i += kGroupThreads) {
     const uint32_t token = i / kChunks, chunk = i % kChunks;
     if (column0 + chunk * 8 >= args.hidden) continue;
-    *reinterpret_cast<uint4*>(args.slot_out +
-                              uint64_t{unit.position + token} * args.hidden +
-                              column0 + chunk * 8) =
-        ld_shared_v4(region + token * kDownPitch<kM> + chunk * 16);
+    const uint32_t place = token * kDownPitch<kM> + (chunk ^ token % 8) * 16;
+    *reinterpret_cast<uint4*>(
+        args.slot_out + uint64_t{unit.position + token} * args.hidden +
+        column0 + chunk * 8) = ld_shared_v4(region + place);
   }
   barrier_sync(1 + lane.warpgroup, kGroupThreads);
 }

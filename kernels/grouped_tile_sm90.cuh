@@ -32,11 +32,11 @@ __device__ __forceinline__ void release(uint32_t barrier) {
 }
 
 // With a stage of tokens, that of a wide tile in each block of a pair.
-template <int kM>
+template <int kTile>
 __device__ __forceinline__ void release_tokens_if(const GroupedBlock& block,
                                                   uint32_t stage, bool on) {
   const uint32_t empty = block.tokens.empty(stage);
-  if constexpr (kM == 1) {
+  if constexpr (!Shape<kTile>::kWide) {
     release_if(empty, on);
   } else {
     const uint32_t lane = threadIdx.x % 32;
@@ -59,27 +59,26 @@ __device__ __forceinline__ void dequantise(const NvBlock& block,
   }
 }
 
-template <int kN, int kM>
+template <int kN, int kTile>
 __device__ __forceinline__ void drain(const GroupedBlock& block, Consumer& at,
-                                      float (&acc)[kM][kN / 2]) {
+                                      float (&acc)[Shape<kTile>::kM][kN / 2]) {
   wgmma_wait_group<0>();
 #pragma unroll
-  for (int m = 0; m < kM; m++) wgmma_hold(acc[m]);
-  release_tokens_if<kM>(block, at.token_behind, true);
+  for (int m = 0; m < Shape<kTile>::kM; m++) wgmma_hold(acc[m]);
+  release_tokens_if<kTile>(block, at.token_behind, true);
   at.behind = false;
 }
 
-// Sums of a thread's segments, [kM kN / 8][threads] of 16 bytes.
-template <int kN, int kM, typename Use>
+// Sums of a thread's segments, [kM kN / 8][threads] of 16 bytes, four at a time: kFrom
+// .. kTo of them, of which the first lies at the region's start.
+template <int kN, int kM, int kFrom, int kTo, typename Use>
 __device__ __forceinline__ void each_four(uint32_t region,
                                           float (&acc)[kM][kN / 2], Use use) {
   const uint32_t own = region + threadIdx.x % kGroupThreads * 16;
 #pragma unroll
-  for (int m = 0; m < kM; m++) {
-#pragma unroll
-    for (int i = 0; i < kN / 8; i++) {
-      use(own + (m * (kN / 8) + i) * kGroupThreads * 16, &acc[m][4 * i]);
-    }
+  for (int i = kFrom; i < kTo; i++) {
+    use(own + (i - kFrom) * kGroupThreads * 16,
+        &acc[i / (kN / 8)][i % (kN / 8) * 4]);
   }
 }
 
@@ -95,6 +94,42 @@ __device__ __forceinline__ void add_four(uint32_t address, float* v) {
   v[2] = __fadd_rn(sum.z, v[2]);
   v[3] = __fadd_rn(sum.w, v[3]);
 }
+
+// Fours of a thread's sums for which its warpgroup's region has room.
+template <int kTile>
+constexpr int kRegionFours = kTile > 128 ? 24 : Shape<kTile>::kM* kTile / 8;
+
+// Totals of a unit's segments so far: the first fours in the region, the others in
+// registers.
+template <int kN, int kTile>
+struct Totals {
+  static constexpr int kM = Shape<kTile>::kM, kFours = kM * kN / 8;
+  static constexpr int kThere =
+      kFours < kRegionFours<kTile> ? kFours : kRegionFours<kTile>;
+  static constexpr int kKept = kM * kN / 2 - kThere * 4;
+  float kept[kKept == 0 ? 1 : kKept];
+
+  __device__ __forceinline__ void clear() {
+#pragma unroll
+    for (int i = 0; i < kKept; i++) kept[i] = 0.0f;
+  }
+  // sum = total + sum
+  __device__ __forceinline__ void add_to(uint32_t region,
+                                         float (&sum)[kM][kN / 2]) const {
+    each_four<kN, kM, 0, kThere>(region, sum, add_four);
+#pragma unroll
+    for (int i = 0; i < kKept; i++) {
+      float& v = sum[0][kThere * 4 + i];
+      v = __fadd_rn(kept[i], v);
+    }
+  }
+  __device__ __forceinline__ void set(uint32_t region,
+                                      float (&sum)[kM][kN / 2]) {
+    each_four<kN, kM, 0, kThere>(region, sum, store_four);
+#pragma unroll
+    for (int i = 0; i < kKept; i++) kept[i] = sum[0][kThere * 4 + i];
+  }
+};
 
 }  // namespace moep
 

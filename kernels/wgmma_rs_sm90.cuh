@@ -33,6 +33,22 @@ __device__ void wgmma_bf16(float (&d)[kN / 2], const uint32_t* a, uint64_t b);
   MOEP_L48 ", " MOEP_P4(48, 49, 50, 51) ", " MOEP_P4(52, 53, 54, 55)
 #define MOEP_L64 \
   MOEP_L56 ", " MOEP_P4(56, 57, 58, 59) ", " MOEP_P4(60, 61, 62, 63)
+#define MOEP_L80                                                              \
+  MOEP_L64                                                                    \
+      ", " MOEP_P4(64, 65, 66, 67) ", " MOEP_P4(68, 69, 70, 71) ", " MOEP_P4( \
+          72, 73, 74, 75) ", " MOEP_P4(76, 77, 78, 79)
+#define MOEP_L88 \
+  MOEP_L80 ", " MOEP_P4(80, 81, 82, 83) ", " MOEP_P4(84, 85, 86, 87)
+#define MOEP_L104                                                             \
+  MOEP_L88                                                                    \
+      ", " MOEP_P4(88, 89, 90, 91) ", " MOEP_P4(92, 93, 94, 95) ", " MOEP_P4( \
+          96, 97, 98, 99) ", " MOEP_P4(100, 101, 102, 103)
+#define MOEP_L116                                          \
+  MOEP_L104 ", " MOEP_P4(104, 105, 106, 107) ", " MOEP_P4( \
+      108, 109, 110, 111) ", " MOEP_P4(112, 113, 114, 115)
+#define MOEP_L128                                          \
+  MOEP_L116 ", " MOEP_P4(116, 117, 118, 119) ", " MOEP_P4( \
+      120, 121, 122, 123) ", " MOEP_P4(124, 125, 126, 127)
 
 // n: columns; the names of d; the numbers of a[0..3] and b among the operands; d.
 #define MOEP_WGMMA(n, list, a0, a1, a2, a3, desc, ...)                       \
@@ -56,8 +72,19 @@ MOEP_WGMMA(96, MOEP_L48, 48, 49, 50, 51, 52, MOEP_D32(0), MOEP_D16(32))
 MOEP_WGMMA(112, MOEP_L56, 56, 57, 58, 59, 60, MOEP_D32(0), MOEP_D16(32),
            MOEP_D8(48))
 MOEP_WGMMA(128, MOEP_L64, 64, 65, 66, 67, 68, MOEP_D32(0), MOEP_D32(32))
+MOEP_WGMMA(176, MOEP_L88, 88, 89, 90, 91, 92, MOEP_D32(0), MOEP_D32(32),
+           MOEP_D16(64), MOEP_D8(80))
+MOEP_WGMMA(232, MOEP_L116, 116, 117, 118, 119, 120, MOEP_D32(0), MOEP_D32(32),
+           MOEP_D32(64), MOEP_D16(96), MOEP_D4(112))
+MOEP_WGMMA(256, MOEP_L128, 128, 129, 130, 131, 132, MOEP_D32(0), MOEP_D32(32),
+           MOEP_D32(64), MOEP_D32(96))
 
 #undef MOEP_WGMMA
+#undef MOEP_L128
+#undef MOEP_L116
+#undef MOEP_L104
+#undef MOEP_L88
+#undef MOEP_L80
 #undef MOEP_L64
 #undef MOEP_L56
 #undef MOEP_L48

@@ -9,11 +9,15 @@
 
 /* Ascending, "base" (the plain mma.sync tile) last. */
 static const struct moep_tile tiles[] = {
-    {"n8", 8},   {"n16", 16}, {"n32", 32},   {"n48", 48},  {"n64", 64},
-    {"n80", 80}, {"n96", 96}, {"n128", 128}, {"base", 64},
+    {"n8", 8},   {"n16", 16}, {"n32", 32},   {"n48", 48},   {"n64", 64},
+    {"n80", 80}, {"n96", 96}, {"n128", 128}, {"n256", 256}, {"base", 64},
 };
 
-enum { TILE_COUNT = sizeof(tiles) / sizeof(*tiles), WIDEST = TILE_COUNT - 2 };
+enum {
+  TILE_COUNT = sizeof(tiles) / sizeof(*tiles),
+  WIDEST = TILE_COUNT - 2,
+  WIDEST_FROM = 150, /* mean tokens of an expert; fewer are as fast in halves */
+};
 
 const struct moep_tile* moep_tile_find(const char* name) {
   for (int i = 0; i < TILE_COUNT; i++) {
@@ -40,7 +44,7 @@ const struct moep_tile* moep_tile_by_rule(const struct moep_dims* dims,
   for (int i = 0; i < WIDEST; i++) {
     if (tiles[i].tokens >= wanted) return &tiles[i];
   }
-  return &tiles[WIDEST];
+  return &tiles[mean > WIDEST_FROM ? WIDEST : WIDEST - 1];
 }
 
 const struct moep_tile* moep_tile_choose(const struct moep_dims* dims,

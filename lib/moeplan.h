@@ -374,9 +374,9 @@ struct moeplan_options {
                              at most 64 / num_experts_per_tok rows */
   bool no_grouped;        /* no prefill recipe */
   uint32_t grouped_min_rows; /* prefill from this many rows, >= 9; 0: 9 */
-  /* By name: n8, n16, n32, n48, n64, n80, n96, n128, or base; NULL: by rule. Of prefill
-   * plans only: the other recipes have one tile or none, and ignore it. base is
-   * the plain kernels'; on CUDA any other wants sm_90 and widths that are multiples
+  /* By name: n8, n16, n32, n48, n64, n80, n96, n128, n256, or base; NULL: by rule. Of
+   * prefill plans only: the other recipes have one tile or none, and ignore it. base
+   * is the plain kernels'; on CUDA any other wants sm_90 and widths that are multiples
    * of 64, and is refused elsewhere. */
   const char* tile;
   bool host_dispatch; /* debug: the call waits, reads the routing back and

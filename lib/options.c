@@ -70,7 +70,7 @@ static enum moeplan_status check_values(const struct moeplan_options* options,
   if (options->tile != NULL && moep_tile_find(options->tile) == NULL) {
     return MOEP_REFUSE(hooks, invalid_argument,
                        "cannot plan tile \"%.32s\": must be n8, n16, n32, n48, "
-                       "n64, n80, n96, n128 or base",
+                       "n64, n80, n96, n128, n256 or base",
                        options->tile);
   }
   if (options->y_type != moeplan_dtype_bf16 &&

@@ -167,7 +167,7 @@ TEST(Environment, ValuesThatNoPlanHonoursAreRefused) {
   } table[] = {
       {"MOEPLAN_TILE", "n7", moeplan_status_invalid_argument,
        "cannot plan tile \"n7\": must be n8, n16, n32, n48, n64, n80, n96, "
-       "n128 or base"},
+       "n128, n256 or base"},
       {"MOEPLAN_PROFILE", "1", moeplan_status_unsupported_option,
        "cannot plan with profile: this build does not have it"},
   };

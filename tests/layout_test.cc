@@ -230,8 +230,8 @@ TEST(WorkspaceSize, CoversEveryRecipeTileAndLeverUpToItsRows) {
       o.no_grouped = true;
     });
   }
-  for (const char* tile :
-       {"n8", "n16", "n32", "n48", "n64", "n80", "n96", "n128", "base"}) {
+  for (const char* tile : {"n8", "n16", "n32", "n48", "n64", "n80", "n96",
+                           "n128", "n256", "base"}) {
     levers.push_back([=](auto& o) {
       o.tile = tile;
       o.recipe = moeplan_recipe_prefill;

@@ -95,7 +95,7 @@ void ExpectEveryRecipe(Site& site, uint32_t rows, const Routing& routing) {
   std::vector<moeplan_options> all;
   for (auto recipe : kRecipes) all.push_back(Options().Recipe(recipe));
   all.push_back(Options().HostDispatch());
-  for (const char* tile : {"n8", "n64", "n128"}) {
+  for (const char* tile : {"n8", "n64", "n128", "n256"}) {
     all.push_back(Options().Recipe(moeplan_recipe_prefill).Tile(tile));
   }
   for (const moeplan_options& options : all) {

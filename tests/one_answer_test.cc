@@ -113,8 +113,8 @@ TEST(OneAnswer, RouterVariants) {
 
 TEST(OneAnswer, EveryTile) {
   Site site(harness_of(harness_config(128, 64, 5, 2, 32), 7, 70));
-  for (const char* tile :
-       {"n8", "n16", "n32", "n48", "n64", "n80", "n96", "n128", "base"}) {
+  for (const char* tile : {"n8", "n16", "n32", "n48", "n64", "n80", "n96",
+                           "n128", "n256", "base"}) {
     ExpectSameRows(site, 0, 70, Options().Tile(tile), tile);
   }
 }

@@ -46,7 +46,7 @@ TEST(Options, BadValuesAreRefused) {
     ExpectRefused(
         [=](auto& o) { o.tile = tile; }, bad,
         std::string("cannot plan tile \"") + tile +
-            "\": must be n8, n16, n32, n48, n64, n80, n96, n128 or base");
+            "\": must be n8, n16, n32, n48, n64, n80, n96, n128, n256 or base");
   }
   for (int type : {2, 3, 4, 5, -1}) {
     ExpectRefused(

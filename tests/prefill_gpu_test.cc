@@ -21,8 +21,8 @@ using moeplan_test::Options;
 using moeplan_test::Result;
 using moeplan_test::Site;
 
-const char* const kTiles[] = {"base", "n8",  "n16", "n32", "n48",
-                              "n64",  "n80", "n96", "n128"};
+const char* const kTiles[] = {"base", "n8",  "n16", "n32",  "n48",
+                              "n64",  "n80", "n96", "n128", "n256"};
 
 moeplan_options Prefill(const char* tile = nullptr) {
   return Options().Recipe(moeplan_recipe_prefill).Tile(tile);

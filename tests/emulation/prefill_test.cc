@@ -17,7 +17,8 @@ using emulation::Experts;
 using emulation::Launch;
 using emulation::RandomRows;
 
-enum class Skew { kEven, kFewExperts, kUnfilled, kNothing };
+// kAroundTile: experts of 1 token, and of about a half tile and a tile.
+enum class Skew { kEven, kFewExperts, kUnfilled, kNothing, kAroundTile };
 
 struct Case {
   uint32_t hidden, inter, experts, topk, rows, tile, blocks;
@@ -110,11 +111,24 @@ class Prefill {
       const uint32_t row = s / c_.topk, j = s % c_.topk;
       const bool filled = row < static_cast<uint32_t>(live_) &&
                           (c_.skew != Skew::kUnfilled || random_() % 5 != 0);
-      const uint32_t expert =
-          c_.skew == Skew::kFewExperts ? j : (row * 7 + j * 3) % c_.experts;
+      const uint32_t expert = c_.skew == Skew::kAroundTile ? AroundTile(row)
+                              : c_.skew == Skew::kFewExperts
+                                  ? j
+                                  : (row * 7 + j * 3) % c_.experts;
       ids_[s] = filled ? static_cast<int32_t>(expert) : -1;
       route_[s] = static_cast<float>(random_() % 100) / 64;
     }
+  }
+
+  // Expert 2 is absent.
+  uint32_t AroundTile(uint32_t row) const {
+    const uint32_t tokens[] = {1,           c_.tile / 2 + 1, 0,
+                               c_.tile - 1, c_.tile,         c_.tile + 1};
+    uint32_t expert = 0;
+    for (uint32_t before = tokens[0]; expert < 5 && before <= row;) {
+      before += tokens[++expert];
+    }
+    return expert;
   }
 
   void Sort() {
@@ -215,10 +229,10 @@ TEST_P(EmulatedPrefill, GivesTheHostsBits) {
 }
 
 // Every tile; widths that are no multiple of 128 and 256; two segments in up and in
-// down; experts with more tokens than a tile. Wide tiles: pairs of blocks with two and
-// four tiles of weights, odd numbers of tiles or blocks, which make no pairs, units of
-// one token, an absent expert, nothing at all. Two groups of slots in combine, two
-// passes over a row in permute_x.
+// down, of n256 three; experts with more tokens than a tile. Wide tiles: pairs of blocks
+// with two and four tiles of weights, odd numbers of tiles or blocks, which make no
+// pairs, units of one token, an absent expert, nothing at all. Two groups of slots in
+// combine, two passes over a row in permute_x.
 const Case kCases[] = {
     {128, 64, 5, 2, 11, 8, 2, Skew::kEven},
     {128, 64, 5, 2, 24, 16, 2, Skew::kUnfilled},
@@ -238,6 +252,13 @@ const Case kCases[] = {
     {8256, 64, 3, 9, 2, 8, 2, Skew::kEven, true},
     {512, 256, 2, 1, 41, 128, 3, Skew::kEven},
     {128, 64, 2, 1, 45, 128, 1, Skew::kFewExperts},
+    {256, 64, 6, 1, 1026, 256, 2, Skew::kAroundTile},
+    {320, 192, 1, 1, 293, 256, 3, Skew::kEven},
+    {512, 256, 5, 2, 40, 256, 4, Skew::kEven},
+    {192, 512, 3, 1, 30, 256, 6, Skew::kUnfilled},
+    {256, 128, 3, 2, 20, 256, 2, Skew::kNothing},
+    {4160, 64, 1, 1, 290, 256, 2, Skew::kEven},
+    {64, 4160, 1, 1, 264, 256, 2, Skew::kEven},
     {2112, 64, 2, 1, 9, 8, 1, Skew::kEven},
     {2112, 64, 2, 1, 40, 64, 1, Skew::kFewExperts},
     {64, 2112, 2, 1, 10, 16, 1, Skew::kEven},
