@@ -33,16 +33,16 @@ __device__ void wgmma_bf16(float (&d)[kN / 2], const uint32_t* a, uint64_t b);
   MOEP_L48 ", " MOEP_P4(48, 49, 50, 51) ", " MOEP_P4(52, 53, 54, 55)
 #define MOEP_L64 \
   MOEP_L56 ", " MOEP_P4(56, 57, 58, 59) ", " MOEP_P4(60, 61, 62, 63)
-#define MOEP_L80                                                              \
-  MOEP_L64                                                                    \
-      ", " MOEP_P4(64, 65, 66, 67) ", " MOEP_P4(68, 69, 70, 71) ", " MOEP_P4( \
-          72, 73, 74, 75) ", " MOEP_P4(76, 77, 78, 79)
+#define MOEP_L80                                                          \
+  MOEP_L64                                                                \
+  ", " MOEP_P4(64, 65, 66, 67) ", " MOEP_P4(68, 69, 70, 71) ", " MOEP_P4( \
+      72, 73, 74, 75) ", " MOEP_P4(76, 77, 78, 79)
 #define MOEP_L88 \
   MOEP_L80 ", " MOEP_P4(80, 81, 82, 83) ", " MOEP_P4(84, 85, 86, 87)
-#define MOEP_L104                                                             \
-  MOEP_L88                                                                    \
-      ", " MOEP_P4(88, 89, 90, 91) ", " MOEP_P4(92, 93, 94, 95) ", " MOEP_P4( \
-          96, 97, 98, 99) ", " MOEP_P4(100, 101, 102, 103)
+#define MOEP_L104                                                         \
+  MOEP_L88                                                                \
+  ", " MOEP_P4(88, 89, 90, 91) ", " MOEP_P4(92, 93, 94, 95) ", " MOEP_P4( \
+      96, 97, 98, 99) ", " MOEP_P4(100, 101, 102, 103)
 #define MOEP_L116                                          \
   MOEP_L104 ", " MOEP_P4(104, 105, 106, 107) ", " MOEP_P4( \
       108, 109, 110, 111) ", " MOEP_P4(112, 113, 114, 115)
