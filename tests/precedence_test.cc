@@ -189,7 +189,7 @@ TEST(Precedence, DenseHasOneRecipe) {
 }
 
 // The narrowest tile of at least mean + 2.5 sqrt(mean) rows an expert, n256 from a
-// mean above 150; at 288 experts and top-8 the mean is rows / 36.
+// mean above 128; at 288 experts and top-8 the mean is rows / 36.
 TEST(Precedence, TheTileFollowsTheMeanRowsOfAnExpert) {
   const struct {
     uint32_t rows;
@@ -198,7 +198,7 @@ TEST(Precedence, TheTileFollowsTheMeanRowsOfAnExpert) {
                {144, "n16"},   {256, "n16"},   {288, "n16"},   {360, "n32"},
                {720, "n32"},   {1080, "n48"},  {1440, "n64"},  {1800, "n80"},
                {2592, "n96"},  {2880, "n128"}, {3600, "n128"}, {4096, "n128"},
-               {5400, "n128"}, {5436, "n256"}, {8192, "n256"}, {16384, "n256"}};
+               {4608, "n128"}, {4609, "n256"}, {8192, "n256"}, {16384, "n256"}};
   Planner planner;
   for (const auto& row : table) {
     EXPECT_STREQ(Plan(planner, row.rows).info().tile, row.tile) << row.rows;
