@@ -78,19 +78,20 @@ struct Block {
 __device__ __forceinline__ uint32_t warp_of_block() { return threadIdx.x / 32; }
 __device__ __forceinline__ uint32_t warps_of_block() { return blockDim.x / 32; }
 
-// In the union's order. All threads of the block call.
+// The union and its entries, in its order. All threads of the block call.
 __device__ __forceinline__ void find_entries(const Block& block) {
   GroupShared& shared = block.shared;
   const moep_route_args& route = block.args.route;
-  const uint32_t u = threadIdx.x;
-  const moep_expert* expert = u < shared.route.used
-                                  ? route.site->experts + shared.route.eid[u]
-                                  : nullptr;
-  const bool here = expert != nullptr && expert->gate.weight != nullptr;
-  if (u < MOEP_UNION_ENTRIES) shared.here[u] = 0;
+  const uint32_t s = threadIdx.x, topk = route.rule.topk;
+  const int32_t id = s < route.rows.count * topk ? shared.route.ids[s] : -1;
+  moep_expert expert = {};  // on its way while the union is found
+  if (id >= 0) expert = route.site->experts[id];
+  if (s < MOEP_UNION_ENTRIES) shared.here[s] = 0;
+  const uint32_t u = union_block(route.rows.count, topk, shared.route);
+  const bool here = u != kNoEntry && expert.gate.weight != nullptr;
   const uint32_t at = count_before(here, shared.bits);
   if (here) {
-    const moep_nvfp4* projection = &expert->gate;
+    const moep_nvfp4* projection = &expert.gate;
     Entry& entry = shared.entry[at];
 #pragma unroll
     for (int i = 0; i < 3; i++) {
@@ -101,10 +102,10 @@ __device__ __forceinline__ void find_entries(const Block& block) {
     entry.index = u;
     for (uint32_t r = 0; r < route.rows.count; r++) {
       const int32_t j = shared.route.slot[u * MOEP_UNION_ROWS + r];
-      if (j >= 0) shared.here[r * route.rule.topk + j] = 1;
+      if (j >= 0) shared.here[r * topk + j] = 1;
     }
   }
-  if (u == 0) {
+  if (s == 0) {
     shared.entries = __popc(shared.bits[0]) + __popc(shared.bits[1]);
   }
 }

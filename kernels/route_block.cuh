@@ -17,9 +17,7 @@ struct RouteShared {
   float weights[MOEP_UNION_ENTRIES];  // [rows, topk]
   uint32_t keys[MOEP_UNION_ENTRIES];  // of the union: id, occurrence in its row
   uint32_t firsts[2];                 // bit: a slot that opens an entry
-  int32_t eid[MOEP_UNION_ENTRIES];    // of each entry
   int32_t slot[MOEP_UNION_ENTRIES * MOEP_UNION_ROWS];
-  uint32_t used;  // entries
   moep_softmax softmax[MOEP_UNION_ROWS];
 };
 
@@ -66,11 +64,14 @@ __device__ __forceinline__ uint32_t count_before(bool flag, uint32_t* shared) {
   return s < 32 ? own : __popc(shared[0]) + own;
 }
 
+constexpr uint32_t kNoEntry = ~0u;
+
 // The union of ids [rows, topk], as moep_union_build has it. An entry is an
 // expert and an occurrence within the row: 0 but where outside routing repeats
-// an id. All threads of the block call; needs 64.
-__device__ __forceinline__ void union_block(uint32_t rows, uint32_t topk,
-                                            RouteShared& shared) {
+// an id. Returns the entry that the thread's slot opens, or kNoEntry. All threads of
+// the block call; needs 64. Ends without a barrier.
+__device__ __forceinline__ uint32_t union_block(uint32_t rows, uint32_t topk,
+                                                RouteShared& shared) {
   const uint32_t s = threadIdx.x, slots = rows * topk;
   const uint32_t row = small_quotient(s, topk);
   constexpr uint32_t kNone = ~0u;
@@ -88,7 +89,6 @@ __device__ __forceinline__ void union_block(uint32_t rows, uint32_t topk,
       key = static_cast<uint32_t>(shared.ids[s]) | occurrence << 16;
     }
     shared.keys[s] = key;
-    shared.eid[s] = -1;
   }
   __syncthreads();
   uint32_t first = s;  // the first slot with this key
@@ -102,18 +102,12 @@ __device__ __forceinline__ void union_block(uint32_t rows, uint32_t topk,
   // Entries are numbered by their first slots.
   const bool filled = s < MOEP_UNION_ENTRIES && shared.keys[s] != kNone;
   count_before(filled && first == s, shared.firsts);
-  if (s == 0) {
-    shared.used = __popc(shared.firsts[0]) + __popc(shared.firsts[1]);
-  }
-  if (filled) {
-    const uint32_t below = shared.firsts[first / 32] & ((1u << first % 32) - 1);
-    const uint32_t u =
-        __popc(below) + (first < 32 ? 0 : __popc(shared.firsts[0]));
-    if (first == s) shared.eid[u] = shared.ids[s];
-    shared.slot[u * MOEP_UNION_ROWS + row] =
-        static_cast<int32_t>(s - row * topk);
-  }
-  __syncthreads();
+  if (!filled) return kNoEntry;
+  const uint32_t below = shared.firsts[first / 32] & ((1u << first % 32) - 1);
+  const uint32_t u =
+      __popc(below) + (first < 32 ? 0 : __popc(shared.firsts[0]));
+  shared.slot[u * MOEP_UNION_ROWS + row] = static_cast<int32_t>(s - row * topk);
+  return first == s ? u : kNoEntry;
 }
 
 // Bring the table of experts into the L2 before the ids are known.
@@ -141,8 +135,8 @@ outside_slot(const moep_route_args& args) {
   return {args.external_ids[slot], args.external_weights[slot]};
 }
 
-// Route the whole group. `memory`: rows x experts x 8 bytes of shared memory
-// that nothing else uses meanwhile. All threads of the block call.
+// ids and weights of the whole group. `memory`: rows x experts x 8 bytes of shared
+// memory that nothing else uses meanwhile. All threads of the block call.
 __device__ __forceinline__ void route_block(const moep_route_args& args,
                                             const OutsideSlot& outside,
                                             uint8_t* memory,
@@ -169,7 +163,6 @@ __device__ __forceinline__ void route_block(const moep_route_args& args,
     shared.weights[s] = filled ? outside.weight : 0.0f;
   }
   __syncthreads();
-  union_block(count, topk, shared);
 }
 
 }  // namespace moep
