@@ -45,7 +45,7 @@ struct GroupShared {
   Entry entry[MOEP_UNION_ENTRIES];
   uint32_t logits_done;  // the grid's barrier: token of the first thread
   uint32_t entries;
-  uint32_t bits[2];  // bit: an entry of the union that is on this rank
+  uint32_t bits[2];  // bit: a slot that opens an entry on this rank
   uint8_t here[MOEP_UNION_ENTRIES];      // by group slot: its expert is here
   uint32_t count[kExpertUp][kMaxDepth];  // of the first pass's tiles
 };
@@ -58,10 +58,11 @@ struct Even {
 
 // What the host finds out for all blocks.
 struct GroupShape {
-  Even even[kKinds];  // experts of the router, tiles; not of kExpertUp
-  Divisor blocks;     // of the grid
-  Divisor up_tiles;   // of an expert's gate and up
-  Divisor chunk;      // tiles of 16 columns that are finished together
+  Even even
+      [kKinds];  // of the router's experts, of tiles of kFfnUp and kExpertDown
+  Divisor blocks;    // of the grid
+  Divisor up_tiles;  // of an expert's gate and up
+  Divisor chunk;     // tiles of 16 columns that are finished together
 };
 
 // One block of the grid and its memory.

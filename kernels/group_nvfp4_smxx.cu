@@ -99,7 +99,10 @@ __global__ void __launch_bounds__(kMaxThreads, 1)
     block.shared.count[moep::kFfnUp][i] = 0;
   }
   moep::griddepcontrol_wait();
-  const moep::OutsideSlot outside = moep::outside_slot(args.route);
+  const uint32_t topk = args.route.rule.topk;
+  const moep::OutsideSlot outside = moep::outside_slot(
+      args.route, uint64_t{args.route.rows.begin} * topk + threadIdx.x,
+      threadIdx.x < moep_rows_alive(&args.route.rows) * topk);
   moep::stage_rows(block, args.x.data, args.x.stride, args.hidden);
   __syncthreads();
 #pragma unroll 1
@@ -160,7 +163,7 @@ GroupShape shape_of(const moep_group_args& args, uint32_t blocks) {
   GroupShape shape = {};
   shape.even[moep::kLogits] = even_of(routed ? route.rule.experts : 0, blocks);
   shape.even[moep::kFfnUp] = even_of(args.width / moep::kFfnUpTile, blocks);
-  shape.even[moep::kExpertDown] = shape.even[moep::kFfnDown] =
+  shape.even[moep::kExpertDown] =
       even_of(args.hidden / moep::kDownTile, blocks);
   shape.blocks = moep::divisor_of(blocks);
   shape.up_tiles = moep::divisor_of(args.inter / moep::kExpertUpTile);

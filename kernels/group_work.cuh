@@ -148,7 +148,6 @@ __device__ __forceinline__ TileRows rows_of(const Block& block,
     rows.high_scale = entry.scale[high] + high_row * (rows.pitch / 8) + scale;
     return rows;
   }
-  const Share share = share_of(block, phase.kind);
   const uint16_t *low = site->router, *high = nullptr;
   uint64_t pitch = args.hidden;
   uint32_t row;
@@ -156,12 +155,13 @@ __device__ __forceinline__ TileRows rows_of(const Block& block,
   if (phase.kind == kFfnUp) {
     low = site->ffn.gate;
     high = site->ffn.up;
-    row = (share.first + unit.tile) * kFfnUpTile;
+    row = (share_of(block, kFfnUp).first + unit.tile) * kFfnUpTile;
   } else if (phase.kind == kFfnDown) {
     low = site->ffn.down;
     pitch = site->ffn.down_pitch;
     row = phase.first * kDownTile + unit.tile * kFfnDownTile;
   } else {
+    const Share share = share_of(block, kLogits);
     row = share.first + unit.tile * kLogitsTile;
     rows.bf16_rows = min(share.last - row, kBfRows);
   }
@@ -217,8 +217,8 @@ __device__ __forceinline__ uint4 lane_order(const uint4& natural) {
 __device__ __forceinline__ void stage_rows(const Block& block,
                                            const uint16_t* data,
                                            uint64_t stride, uint32_t k) {
-  constexpr uint32_t kTogether =
-      4;  // rows, whose loads are under way at a time
+  // Rows whose loads are under way at a time.
+  constexpr uint32_t kTogether = 4;
   const moep_rows& rows = block.args.route.rows;
   const uint32_t end = moep_rows_end(&rows), pieces = moep_padded_k(k) / 8;
 #pragma unroll 1

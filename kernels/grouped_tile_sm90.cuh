@@ -95,7 +95,8 @@ __device__ __forceinline__ void add_four(uint32_t address, float* v) {
   v[3] = __fadd_rn(sum.w, v[3]);
 }
 
-// Fours of a thread's sums for which its warpgroup's region has room.
+// Fours of a thread's sums for which its warpgroup's region has room: of n256, beside
+// three stages of tokens.
 template <int kTile>
 constexpr int kRegionFours = kTile > 128 ? 24 : Shape<kTile>::kM* kTile / 8;
 

@@ -74,13 +74,12 @@ __device__ __forceinline__ uint32_t union_block(uint32_t rows, uint32_t topk,
                                                 RouteShared& shared) {
   const uint32_t s = threadIdx.x, slots = rows * topk;
   const uint32_t row = small_quotient(s, topk);
-  constexpr uint32_t kNone = ~0u;
   for (uint32_t i = s; i < MOEP_UNION_ENTRIES * MOEP_UNION_ROWS;
        i += blockDim.x) {
     shared.slot[i] = -1;
   }
   if (s < MOEP_UNION_ENTRIES) {
-    uint32_t key = kNone;
+    uint32_t key = kNoEntry;
     if (s < slots && shared.ids[s] >= 0) {
       uint32_t occurrence = 0;
       for (uint32_t i = row * topk; i < s; i++) {
@@ -100,7 +99,7 @@ __device__ __forceinline__ uint32_t union_block(uint32_t rows, uint32_t topk,
     }
   }
   // Entries are numbered by their first slots.
-  const bool filled = s < MOEP_UNION_ENTRIES && shared.keys[s] != kNone;
+  const bool filled = s < MOEP_UNION_ENTRIES && shared.keys[s] != kNoEntry;
   count_before(filled && first == s, shared.firsts);
   if (!filled) return kNoEntry;
   const uint32_t below = shared.firsts[first / 32] & ((1u << first % 32) - 1);
@@ -119,23 +118,8 @@ __device__ __forceinline__ void prefetch_site(const moep_site_table* site,
   }
 }
 
-// What a thread's slot has that the router does not decide: routing from outside, or
-// nothing in a dead row. Asked for before it is needed.
-struct OutsideSlot {
-  int32_t id;
-  float weight;
-};
-
-__device__ __forceinline__ OutsideSlot
-outside_slot(const moep_route_args& args) {
-  const uint32_t alive = moep_rows_alive(&args.rows) * args.rule.topk;
-  if (args.external_ids == nullptr || threadIdx.x >= alive) return {-1, 0.0f};
-  const uint64_t slot =
-      uint64_t{args.rows.begin} * args.rule.topk + threadIdx.x;
-  return {args.external_ids[slot], args.external_weights[slot]};
-}
-
-// ids and weights of the whole group. `memory`: rows x experts x 8 bytes of shared
+// ids and weights of the whole group, `outside` those of the thread's slot if the router
+// does not decide them. `memory`: rows x experts x 8 bytes of shared
 // memory that nothing else uses meanwhile. All threads of the block call.
 __device__ __forceinline__ void route_block(const moep_route_args& args,
                                             const OutsideSlot& outside,
@@ -157,10 +141,7 @@ __device__ __forceinline__ void route_block(const moep_route_args& args,
   }
   const uint32_t s = threadIdx.x;
   if (s < count * topk && (!routed || s >= alive * topk)) {
-    const bool filled = outside.id >= 0 &&
-                        static_cast<uint32_t>(outside.id) < args.rule.experts;
-    shared.ids[s] = filled ? outside.id : -1;
-    shared.weights[s] = filled ? outside.weight : 0.0f;
+    store_slot(args, outside, shared.ids + s, shared.weights + s);
   }
   __syncthreads();
 }

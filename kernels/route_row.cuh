@@ -115,6 +115,28 @@ __device__ __forceinline__ void select_row(const moep_route_rule& rule,
   }
 }
 
+// A slot that the router does not decide: routing from outside, or nothing in a dead row.
+struct OutsideSlot {
+  int32_t id;
+  float weight;
+};
+
+__device__ __forceinline__ OutsideSlot outside_slot(const moep_route_args& args,
+                                                    uint64_t slot, bool alive) {
+  if (!alive || args.external_ids == nullptr) return {-1, 0.0f};
+  return {args.external_ids[slot], args.external_weights[slot]};
+}
+
+// Its id and weight, of an expert that there is.
+__device__ __forceinline__ void store_slot(const moep_route_args& args,
+                                           const OutsideSlot& outside,
+                                           int32_t* id, float* weight) {
+  const bool filled =
+      outside.id >= 0 && static_cast<uint32_t>(outside.id) < args.rule.experts;
+  *id = filled ? outside.id : -1;
+  *weight = filled ? outside.weight : 0.0f;
+}
+
 // A row that is dead or routed from outside, by one warp.
 __device__ __forceinline__ void copy_row(const moep_route_args& args,
                                          uint32_t row, bool alive, int32_t* ids,
@@ -122,12 +144,7 @@ __device__ __forceinline__ void copy_row(const moep_route_args& args,
   const uint32_t topk = args.rule.topk;
   for (uint32_t j = threadIdx.x % 32; j < topk; j += 32) {
     const uint64_t slot = uint64_t{row} * topk + j;
-    const int32_t id = alive ? args.external_ids[slot] : -1;
-    const float weight = alive ? args.external_weights[slot] : 0.0f;
-    const bool filled =
-        id >= 0 && static_cast<uint32_t>(id) < args.rule.experts;
-    ids[j] = filled ? id : -1;
-    weights[j] = filled ? weight : 0.0f;
+    store_slot(args, outside_slot(args, slot, alive), ids + j, weights + j);
   }
 }
 

@@ -27,7 +27,7 @@
   X(silu_of_bf16, 16)     \
   X(swiglu_of_bf16, 24)   \
   X(swiglu_of_four, 24)   \
-  X(small_quotients, 28)  \
+  X(quotients, 28)        \
   X(add, 24)              \
   X(multiply, 24)         \
   X(divide, 24)           \
@@ -124,14 +124,14 @@ MOEP_INLINE uint32_t moep_probe_four(uint32_t index) {
   return (uint32_t)moep_probe_mix(h[0] | (uint64_t)h[1] << 32);
 }
 
-/* n / d of every n below 2^20 and 256 divisors, by both ways of kernels/quotient.cuh. */
-MOEP_INLINE uint32_t moep_probe_quotients(uint32_t index) {
+/* n / d of every n below 2^20, d 1..192 and multiples of 64 up to 4096, by both ways of
+ * kernels/quotient.cuh. */
+MOEP_INLINE uint32_t moep_probe_both_quotients(uint32_t index) {
   const uint32_t n = index & 0xFFFFFu, which = index >> 20;
-  const uint32_t d = which < 128 ? which + 1 : which * which * 16 - 1;
+  const uint32_t d = which < 192 ? which + 1 : (which - 191) * 64;
 #if defined(__CUDA_ARCH__)
   const uint32_t few = moep::small_quotient(n, d);
-  const uint32_t known =
-      d < 4096 ? moep::quotient(n, moep::divisor_of(d)) : n / d;
+  const uint32_t known = moep::quotient(n, moep::divisor_of(d));
 #else
   const uint32_t few = n / d, known = few;
 #endif
@@ -161,8 +161,8 @@ MOEP_INLINE uint32_t moep_probe_value(enum moep_probe probe, uint64_t index) {
       return moep_probe_swiglu(bits);
     case moep_probe_swiglu_of_four:
       return moep_probe_four(bits);
-    case moep_probe_small_quotients:
-      return moep_probe_quotients(bits);
+    case moep_probe_quotients:
+      return moep_probe_both_quotients(bits);
     case moep_probe_sigmoid:
       value = moep_sigmoid(x);
       break;

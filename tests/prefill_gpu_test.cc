@@ -91,6 +91,20 @@ TEST(PrefillGpu, EveryTileOverRingsThatWrap) {
   }
 }
 
+// Units of n256 that keep a part of their totals in registers, in up and down; one more
+// than a unit holds.
+TEST(PrefillGpu, WidestUnitsOfTwoSegments) {
+  MOEP_NEEDS_GPU();
+  Site host(harness_of(harness_config(2112, 2112, 1, 1, 0), 1, 300));
+  GpuSite gpu(host);
+  for (uint32_t rows : {200u, 230u, 255u, 300u}) {
+    for (const char* tile : {"n128", "n256"}) {
+      ExpectRun(gpu, harness_rows(0, rows), Prefill(tile));
+      if (HasFatalFailure()) FAIL() << rows << " rows";
+    }
+  }
+}
+
 // Wide tiles are done by pairs of blocks where grid and tiles of weights are even: here
 // up has an odd number of them, down an even one.
 TEST(PrefillGpu, EveryTileOnFewSms) {
