@@ -58,11 +58,13 @@ struct Even {
 
 // What the host finds out for all blocks.
 struct GroupShape {
-  Even even
-      [kKinds];  // of the router's experts, of tiles of kFfnUp and kExpertDown
+  // Of the router's experts, and of tiles of kFfnUp and kExpertDown.
+  Even even[kKinds];
   Divisor blocks;    // of the grid
   Divisor up_tiles;  // of an expert's gate and up
   Divisor chunk;     // tiles of 16 columns that are finished together
+  // From the block's memory to rows of h of the slots, behind all else; 0: no room.
+  uint32_t h;
 };
 
 // One block of the grid and its memory.

@@ -27,6 +27,7 @@ using moep::Phase;
 using Grid = cooperative_groups::grid_group;
 
 constexpr uint32_t kMaxThreads = MOEP_GROUP_MAX_WARPS * 32;
+constexpr uint32_t kLeastL1 = 8 * 1024;  // of what a block could have
 
 struct GroupParams {
   moep_group_args args;
@@ -128,8 +129,9 @@ __global__ void __launch_bounds__(kMaxThreads, 1)
             cooperative_groups::this_grid().barrier_wait(std::move(h_done));
             if (args.width != 0) {
               moep::stage_rows(block, args.ffn_h, args.width, args.width);
-              __syncthreads();
             }
+            if (params.shape.h != 0) moep::stage_h(block);
+            __syncthreads();
           }
           if (phase.kind == moep::kExpertDown) {
             __syncthreads();
@@ -181,11 +183,18 @@ cudaError_t moep_group_nvfp4_smxx(const union moep_args* args,
   const uint32_t base = moep_group_base_bytes(group.hidden, group.width, rows,
                                               group.route.rule.topk);
   const uint32_t bytes = launch->shared_bytes - base;
-  const GroupParams params = {group, shape_of(group, launch->grid[0])};
+  GroupParams params = {group, shape_of(group, launch->grid[0])};
+  uint32_t all = base + moep_group_rest_bytes(group.hidden, rows,
+                                              group.route.rule.experts, bytes);
+  // The rest is L1: leave it some.
+  const uint32_t h =
+      rows * group.route.rule.topk * moep_group_x_pitch(group.inter);
+  if (all + h + kLeastL1 <= launch->shared_bytes) {
+    params.shape.h = moep_round_up(all, 128);
+    all = params.shape.h + h;
+  }
   return moep::launch<const GroupParams>(
-      kernel_of(group), params, *launch, moep_group_warps(bytes) * 32,
-      base + moep_group_rest_bytes(group.hidden, rows, group.route.rule.experts,
-                                   bytes),
+      kernel_of(group), params, *launch, moep_group_warps(bytes) * 32, all,
       stream, moep::Blocks{/*cooperative=*/true});
 }
 

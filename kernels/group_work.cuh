@@ -178,8 +178,14 @@ __device__ __forceinline__ uint64_t slot_of(const moep_group_args& args,
          static_cast<uint32_t>(j);
 }
 
+// A slot's row of h where it is in shared memory.
+__device__ __forceinline__ uint8_t* h_row(const Block& block, uint32_t slot) {
+  return reinterpret_cast<uint8_t*>(&block.shared) + block.shape.h +
+         slot * moep_group_x_pitch(block.args.inter);
+}
+
 // This lane's row of activations for a unit, from its first k on, or null: zeros.
-// In shared memory, but for h of the routed experts.
+// In shared memory, but for h of the routed experts where that is too much.
 __device__ __forceinline__ const uint8_t* operand_of(const Block& block,
                                                      const Phase& phase,
                                                      const Unit& unit) {
@@ -199,9 +205,34 @@ __device__ __forceinline__ const uint8_t* operand_of(const Block& block,
     return block.xs + r * moep_group_x_pitch(phase.k) + unit.begin * 2 +
            (phase.bf16() ? bf_place() : t * 16);
   }
+  if (block.shape.h != 0) {
+    const uint32_t slot = r * args.route.rule.topk + static_cast<uint32_t>(j);
+    return h_row(block, slot) + unit.begin * 2 + t * 16;
+  }
   return bytes_of(args.h + slot_of(args, r, j) * moep_padded_k(args.inter) +
                   unit.begin) +
          t * 16;
+}
+
+// h of the slots whose experts are here into shared memory, as it is. Ends without a
+// barrier.
+__device__ __forceinline__ void stage_h(const Block& block) {
+  const moep_group_args& args = block.args;
+  const uint32_t slots = args.route.rows.count * args.route.rule.topk;
+  const uint32_t pieces = moep_padded_k(args.inter) / 8;
+#pragma unroll 1
+  for (uint32_t part = warp_of_block(); part < 2 * slots;
+       part += warps_of_block()) {
+    const uint32_t slot = part / 2;
+    if (block.shared.here[slot] == 0) continue;
+    const uint4* from = reinterpret_cast<const uint4*>(
+        args.h + (slot_of(args, 0, 0) + slot) * moep_padded_k(args.inter));
+    uint4* to = reinterpret_cast<uint4*>(h_row(block, slot));
+#pragma unroll 4
+    for (uint32_t i = part % 2 * 32 + threadIdx.x % 32; i < pieces; i += 64) {
+      to[i] = from[i];
+    }
+  }
 }
 
 // Eight bf16 of one k-block's word j of one lane, in its order of operands.

@@ -68,13 +68,12 @@ class Group {
             Buffer<uint16_t>(rows * c_.hidden)};
   }
 
-  void Run(const Outputs& out, bool emulated) const {
+  void Run(moep_launch_fn kernel, uint32_t shared_bytes,
+           const Outputs& out) const {
     moep_args args;
     args.group = Args(out);
-    // Few warps: their rings wrap, and some have several units.
-    const moep_launch launch = {{1, 1}, 2, 0, 110 * 1024};
-    Launch(emulated ? moep_group_nvfp4_smxx : moep_group_nvfp4_host, args,
-           launch);
+    const moep_launch launch = {{1, 1}, 2, 0, shared_bytes};
+    Launch(kernel, args, launch);
   }
 
  private:
@@ -120,17 +119,22 @@ class EmulatedGroup : public testing::TestWithParam<Case> {};
 TEST_P(EmulatedGroup, GivesTheHostsBits) {
   const Group group(GetParam());
   const Group::Outputs host = group.MakeOutputs();
-  const Group::Outputs device = group.MakeOutputs();
-  group.Run(host, false);
-  group.Run(device, true);
-  EXPECT_TRUE(host.logits == device.logits);
-  EXPECT_TRUE(host.ids == device.ids);
-  EXPECT_TRUE(host.weights == device.weights);
-  EXPECT_TRUE(host.up == device.up);
-  EXPECT_TRUE(host.down == device.down);
-  EXPECT_TRUE(host.ffn_up == device.ffn_up);
-  EXPECT_TRUE(host.ffn_down == device.ffn_down);
-  EXPECT_TRUE(host.y == device.y);
+  group.Run(moep_group_nvfp4_host, 0, host);
+  // Few warps, whose rings wrap and some of which have several units; all that a block
+  // can have, and h in shared memory.
+  for (const uint32_t shared_bytes : {110u * 1024, emulation::kSharedBytes}) {
+    SCOPED_TRACE(shared_bytes);
+    const Group::Outputs device = group.MakeOutputs();
+    group.Run(moep_group_nvfp4_smxx, shared_bytes, device);
+    EXPECT_TRUE(host.logits == device.logits);
+    EXPECT_TRUE(host.ids == device.ids);
+    EXPECT_TRUE(host.weights == device.weights);
+    EXPECT_TRUE(host.up == device.up);
+    EXPECT_TRUE(host.down == device.down);
+    EXPECT_TRUE(host.ffn_up == device.ffn_up);
+    EXPECT_TRUE(host.ffn_down == device.ffn_down);
+    EXPECT_TRUE(host.y == device.y);
+  }
 }
 
 // Through the ring and, where a width is no multiple of 256, without it; one row, all
