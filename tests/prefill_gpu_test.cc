@@ -106,7 +106,7 @@ TEST(PrefillGpu, WidestUnitsOfTwoSegments) {
 }
 
 // Wide tiles are done by pairs of blocks where grid and tiles of weights are even: here
-// up has an odd number of them, down an even one.
+// up has an odd number of them but for n256, down an even one.
 TEST(PrefillGpu, EveryTileOnFewSms) {
   MOEP_NEEDS_GPU();
   Site host(harness_of(harness_config(512, 320, 3, 2, 64), 1, 170));
