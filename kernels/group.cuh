@@ -67,8 +67,13 @@ struct GroupShape {
   uint32_t h;
 };
 
-// One block of the grid and its memory.
-struct Block {
+// One block of the grid and its memory. kRing: NVFP4 units go through the ring. kBare: so
+// they do, in whole stages; the ids come from outside, there is no shared expert, and
+// nothing is tapped. A third of the code, which matters where much of it runs once.
+template <bool kRingOrNot, bool kBareOrNot>
+struct GroupBlock {
+  static constexpr bool kRing = kRingOrNot, kBare = kBareOrNot;
+
   const moep_group_args& args;
   const GroupShape& shape;
   GroupShared& shared;
@@ -81,14 +86,24 @@ struct Block {
 __device__ __forceinline__ uint32_t warp_of_block() { return threadIdx.x / 32; }
 __device__ __forceinline__ uint32_t warps_of_block() { return blockDim.x / 32; }
 
-// The union and its entries, in its order. All threads of the block call.
-__device__ __forceinline__ void find_entries(const Block& block) {
+// The expert of the thread's slot; all zeros of what is no slot, or an unfilled one.
+template <typename Block>
+__device__ __forceinline__ moep_expert expert_of_slot(const Block& block) {
+  const moep_route_args& route = block.args.route;
+  const uint32_t s = threadIdx.x;
+  if (s >= route.rows.count * route.rule.topk) return {};
+  const int32_t id = block.shared.route.ids[s];
+  return id >= 0 ? route.site->experts[id] : moep_expert{};
+}
+
+// The union and its entries, in its order, where each thread has the expert of its slot.
+// All threads of the block call.
+template <typename Block>
+__device__ __forceinline__ void find_entries(const Block& block,
+                                             const moep_expert& expert) {
   GroupShared& shared = block.shared;
   const moep_route_args& route = block.args.route;
   const uint32_t s = threadIdx.x, topk = route.rule.topk;
-  const int32_t id = s < route.rows.count * topk ? shared.route.ids[s] : -1;
-  moep_expert expert = {};  // on its way while the union is found
-  if (id >= 0) expert = route.site->experts[id];
   if (s < MOEP_UNION_ENTRIES) shared.here[s] = 0;
   const uint32_t u = union_block(route.rows.count, topk, shared.route);
   const bool here = u != kNoEntry && expert.gate.weight != nullptr;
@@ -117,6 +132,7 @@ __device__ __forceinline__ void find_entries(const Block& block) {
 // ascending order: the warp that brings a tile's last segment does. There are
 // places for `depth` tiles at a time; tiles come roughly in order, and place and
 // counter are free again once the tile `depth` before is complete.
+template <typename Block>
 __device__ __forceinline__ bool deliver(const Block& block, Kind kind,
                                         uint32_t tile, uint32_t segment,
                                         uint32_t segments, float (&sum)[4]) {

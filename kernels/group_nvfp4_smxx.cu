@@ -21,7 +21,6 @@
 
 namespace {
 
-using moep::Block;
 using moep::GroupShape;
 using moep::Phase;
 using Grid = cooperative_groups::grid_group;
@@ -34,6 +33,7 @@ struct GroupParams {
   GroupShape shape;
 };
 
+template <typename Block>
 __device__ __forceinline__ Block block_of(const GroupParams& params,
                                           uint8_t* start) {
   const moep_group_args& args = params.args;
@@ -75,25 +75,27 @@ __device__ __forceinline__ void publish(const moep_route_args& route,
 
 // The grid's barrier behind the logits, in two halves. Its token matters to the
 // first thread only.
+template <typename Block>
 __device__ __forceinline__ void logits_done(const Block& block) {
   const Grid::arrival_token token =
       cooperative_groups::this_grid().barrier_arrive();
   if (threadIdx.x == 0) block.shared.logits_done = token;
 }
 
+template <typename Block>
 __device__ __forceinline__ void wait_for_logits(const Block& block) {
   Grid::arrival_token token = 0;
   if (threadIdx.x == 0) token = block.shared.logits_done;
   cooperative_groups::this_grid().barrier_wait(std::move(token));
 }
 
-template <bool kRing>
+template <typename Block>
 __global__ void __launch_bounds__(kMaxThreads, 1)
     group_kernel(const __grid_constant__ GroupParams params) {
   extern __shared__ __align__(128) uint8_t memory[];
   const moep_group_args& args = params.args;
-  const Block block = block_of(params, memory);
-  const bool routed = args.route.external_ids == nullptr;
+  const Block block = block_of<Block>(params, memory);
+  const bool routed = !Block::kBare && args.route.external_ids == nullptr;
   moep::prefetch_site(args.route.site, args.route.rule.experts);
   for (uint32_t i = threadIdx.x; i < moep::kMaxDepth; i += blockDim.x) {
     block.shared.count[moep::kLogits][i] = 0;
@@ -104,21 +106,38 @@ __global__ void __launch_bounds__(kMaxThreads, 1)
   const moep::OutsideSlot outside = moep::outside_slot(
       args.route, uint64_t{args.route.rows.begin} * topk + threadIdx.x,
       threadIdx.x < moep_rows_alive(&args.route.rows) * topk);
-  moep::stage_rows(block, args.x.data, args.x.stride, args.hidden);
+  moep_expert expert = {};
+  uint32_t staging = 0;  // the first thread that brings x
+  if (Block::kBare) {    // two warps find the experts meanwhile
+    staging = MOEP_UNION_ENTRIES;
+    if (threadIdx.x < args.route.rows.count * topk) {
+      moep::store_slot(args.route, outside,
+                       block.shared.route.ids + threadIdx.x,
+                       block.shared.route.weights + threadIdx.x);
+      expert = moep::expert_of_slot(block);
+    }
+  }
+  if (threadIdx.x >= staging) {
+    moep::stage_rows(block, args.x.data, args.x.stride, args.hidden, staging);
+  }
   __syncthreads();
 #pragma unroll 1
-  for (uint32_t pass = routed || args.width != 0 ? 0 : 1; pass < 2; pass++) {
+  for (uint32_t pass = !Block::kBare && (routed || args.width != 0) ? 0 : 1;
+       pass < 2; pass++) {
     if (pass == 1) {
-      if (routed) wait_for_logits(block);
-      __syncthreads();
-      moep::route_block(args.route, outside, block.rings, block.shared.route);
-      moep::find_entries(block);
+      if (!Block::kBare) {
+        if (routed) wait_for_logits(block);
+        __syncthreads();
+        moep::route_block(args.route, outside, block.rings, block.shared.route);
+        expert = moep::expert_of_slot(block);
+      }
+      moep::find_entries(block, expert);
       __syncthreads();
     }
     const uint32_t first = pass == 0 ? 0 : moep::kExpertUp;
-    moep::run_pass<kRing>(
+    moep::run_pass(
         block, first, moep::phases_end(block, pass), [&](const Phase& phase) {
-          if (phase.kind == moep::kLogits && routed) logits_done(block);
+          if (routed && phase.kind == moep::kLogits) logits_done(block);
           if (phase.kind == moep::kExpertUp) {
             moep::pad_h(block);
             Grid::arrival_token h_done =
@@ -127,7 +146,7 @@ __global__ void __launch_bounds__(kMaxThreads, 1)
               publish(args.route, block.shared.route);
             }
             cooperative_groups::this_grid().barrier_wait(std::move(h_done));
-            if (args.width != 0) {
+            if (!Block::kBare && args.width != 0) {
               moep::stage_rows(block, args.ffn_h, args.width, args.width);
             }
             if (params.shape.h != 0) moep::stage_h(block);
@@ -142,12 +161,19 @@ __global__ void __launch_bounds__(kMaxThreads, 1)
   }
 }
 
+using Direct = moep::GroupBlock<false, false>;
+using Ringed = moep::GroupBlock<true, false>;
+using Bare = moep::GroupBlock<true, true>;
 using Kernel = void (*)(const GroupParams);
 
 Kernel kernel_of(const moep_group_args& args) {
-  return args.hidden % moep::kHalfK == 0 && args.inter % moep::kHalfK == 0
-             ? group_kernel<true>
-             : group_kernel<false>;
+  const uint32_t ends = args.hidden | args.inter;  // of rows
+  if (ends % moep::kHalfK != 0) return group_kernel<Direct>;
+  const bool bare = ends % moep::kStageK == 0 && args.width == 0 &&
+                    args.route.external_ids != nullptr &&
+                    args.tap.expert_up == nullptr &&
+                    args.tap.expert_down == nullptr;
+  return bare ? group_kernel<Bare> : group_kernel<Ringed>;
 }
 
 moep::Even even_of(uint32_t all, uint32_t blocks) {
@@ -199,6 +225,7 @@ cudaError_t moep_group_nvfp4_smxx(const union moep_args* args,
 }
 
 cudaError_t moep_group_nvfp4_smxx_load(void) {
-  const cudaError_t error = moep::load(group_kernel<true>);
-  return error != cudaSuccess ? error : moep::load(group_kernel<false>);
+  cudaError_t error = moep::load(group_kernel<Direct>);
+  if (error == cudaSuccess) error = moep::load(group_kernel<Ringed>);
+  return error != cudaSuccess ? error : moep::load(group_kernel<Bare>);
 }

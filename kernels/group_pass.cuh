@@ -17,8 +17,8 @@ struct Cursor {
 };
 
 // The unit that cursor.unit names, or the first of this warp's after it that
-// goes through the ring: NVFP4 units do so only with kRing.
-template <bool kRing>
+// goes through the ring.
+template <typename Block>
 __device__ __forceinline__ void open_unit(const Block& block, uint32_t end,
                                           uint32_t warps, Cursor& cursor) {
   cursor.source.left = 0;
@@ -27,9 +27,9 @@ __device__ __forceinline__ void open_unit(const Block& block, uint32_t end,
     if (cursor.unit >= cursor.begin + phase.units()) {
       cursor.begin += phase.units();
       cursor.phase++;
-    } else if (kRing || phase.bf16()) {
+    } else if (Block::kRing || is_bf16<Block>(phase)) {
       const Unit unit = unit_at(phase, cursor.unit - cursor.begin);
-      cursor.source = source_of(rows_of(block, phase, unit));
+      cursor.source = source_of<Block::kBare>(rows_of(block, phase, unit));
       return;
     } else {
       cursor.unit += warps;
@@ -46,11 +46,12 @@ struct Ring {
 };
 
 // A stage of whatever the source is, if there is any; one group in any case.
+template <typename Block>
 __device__ __forceinline__ void copy_stage(Source& source, uint32_t stage,
                                            uint32_t target, bool copies) {
   if (copies) {
-    if (source.bf16_rows == 0) {
-      nv_copy(source, stage, target);
+    if (Block::kBare || source.bf16_rows == 0) {
+      nv_copy<Block::kBare>(source, stage, target);
     } else {
       bf_copy(source, stage);
     }
@@ -66,29 +67,27 @@ struct Operand {
   NvOperands ahead;  // of the next block, NVFP4
 };
 
-// Half a stage of NVFP4 weights.
+// Half a stage of NVFP4 weights, its first block in `block`; then, for a next half, that
+// half's.
 __device__ __forceinline__ void run_half(uint32_t words, uint32_t codes,
-                                         Operand& operand, float (&acc)[4]) {
-  const uint8_t* x = operand.x;
+                                         NvBlock& block, Operand& operand,
+                                         float (&acc)[4]) {
+  const NvBlock second = nv_ring_block(words, codes, 1);
   operand.left -= kHalfK;
   const bool more = operand.has && operand.left != 0;
-  nv_block(nv_ring_block(words, codes, 0), acc, operand.ahead,
-           [&](int j, uint4& word) {
-             if (operand.has) {
-               word = *reinterpret_cast<const uint4*>(x + 256 + j * 64);
-             }
-           });
-  nv_block(nv_ring_block(words, codes, 1), acc, operand.ahead,
-           [&](int j, uint4& word) {
-             if (more) {
-               word = *reinterpret_cast<const uint4*>(x + 512 + j * 64);
-             }
-           });
+  nv_block(block, acc, operand.ahead, [&](int j, uint4& word) {
+    ld_v4_if(word, operand.x + 256 + j * 64, operand.has);
+  });
+  block = nv_ring_block(words + kHalfK / 2, codes + kHalfK / 16, 0);
   operand.x += 512;
+  nv_block(second, acc, operand.ahead, [&](int j, uint4& word) {
+    ld_v4_if(word, operand.x + j * 64, more);
+  });
 }
 
 // The loop that counts: stages of NVFP4 over k, each replaced by the source's
 // next.
+template <typename Block>
 __device__ __forceinline__ void run_nv(uint32_t k, Ring& ring, Source& source,
                                        bool copies, Operand& operand,
                                        float (&acc)[4]) {
@@ -96,22 +95,24 @@ __device__ __forceinline__ void run_nv(uint32_t k, Ring& ring, Source& source,
   const uint32_t codes = nv_codes();
 #pragma unroll 1
   while (k != 0) {
-    const uint32_t length = min(k, kStageK);
+    const uint32_t length = Block::kBare ? kStageK : min(k, kStageK);
     k -= length;
     cp_async_wait_group<kStages - 1>();
     __syncwarp();
+    NvBlock block = nv_ring_block(ring.stage + words, ring.stage + codes, 0);
 #pragma unroll 1
     for (uint32_t at = 0; at < length; at += kHalfK) {
-      run_half(ring.stage + words + at / 2, ring.stage + codes + at / 16,
+      run_half(ring.stage + words + at / 2, ring.stage + codes + at / 16, block,
                operand, acc);
     }
     __syncwarp();
-    copy_stage(source, ring.stage, target, copies);
+    copy_stage<Block>(source, ring.stage, target, copies);
     ring.advance();
   }
 }
 
 // The same of bf16; k: of the stages, the last one may be short.
+template <typename Block>
 __device__ __forceinline__ void run_bf(uint32_t k, Ring& ring, Source& source,
                                        bool copies, Operand& operand,
                                        float (&acc)[4]) {
@@ -124,7 +125,7 @@ __device__ __forceinline__ void run_bf(uint32_t k, Ring& ring, Source& source,
              shared_address(operand.x), acc);
     operand.x += kStageK * 2;
     __syncwarp();
-    copy_stage(source, ring.stage, nv_target(), copies);
+    copy_stage<Block>(source, ring.stage, nv_target(), copies);
     ring.advance();
     k -= length;
   }
@@ -169,7 +170,7 @@ __device__ __forceinline__ void run_direct(const TileRows& rows,
 }
 
 // One unit's sum.
-template <bool kRing>
+template <typename Block>
 __device__ __forceinline__ void run_unit(const Block& block, uint32_t end,
                                          uint32_t warps, const Phase& phase,
                                          const Unit& unit, Ring& ring,
@@ -178,14 +179,14 @@ __device__ __forceinline__ void run_unit(const Block& block, uint32_t end,
   operand.x = operand_of(block, phase, unit);
   operand.has = operand.x != nullptr;
   operand.left = unit.length;
-  if (!phase.bf16() && operand.has) {
+  if (!is_bf16<Block>(phase) && operand.has) {
 #pragma unroll
     for (int j = 0; j < 4; j++) {
       operand.ahead.word[j] =
           *reinterpret_cast<const uint4*>(operand.x + j * 64);
     }
   }
-  if (!kRing && !phase.bf16()) {
+  if (!Block::kRing && !is_bf16<Block>(phase)) {
     run_direct(rows_of(block, phase, unit), operand, total);
     return;
   }
@@ -202,14 +203,14 @@ __device__ __forceinline__ void run_unit(const Block& block, uint32_t end,
     }
     left -= k;
     segment -= k;
-    if (phase.bf16()) {
-      run_bf(k, ring, cursor.source, copies, operand, acc);
+    if (is_bf16<Block>(phase)) {
+      run_bf<Block>(k, ring, cursor.source, copies, operand, acc);
     } else {
-      run_nv(k, ring, cursor.source, copies, operand, acc);
+      run_nv<Block>(k, ring, cursor.source, copies, operand, acc);
     }
     if (copies && cursor.source.left == 0) {
       cursor.unit += warps;
-      open_unit<kRing>(block, end, warps, cursor);
+      open_unit(block, end, warps, cursor);
     }
     if (segment != 0) continue;
     add_segment(first, acc, total);
@@ -220,27 +221,28 @@ __device__ __forceinline__ void run_unit(const Block& block, uint32_t end,
 
 // A pass of a warp: the cursor runs over the units of its phases and copies, this
 // follows and computes. after(phase) is called by all threads.
-template <bool kRing, typename After>
+template <typename Block, typename After>
 __device__ __forceinline__ void run_pass(const Block& block, uint32_t first,
                                          uint32_t end, After after) {
   const uint32_t begin_of_ring =
       shared_address(block.rings) + warp_of_block() * kStages * kStageBytes;
   Ring ring = {begin_of_ring, begin_of_ring};
-  const uint32_t warps = first == 0 ? block.front_warps : warps_of_block();
+  const uint32_t warps =
+      !Block::kBare && first == 0 ? block.front_warps : warps_of_block();
   const uint32_t begin_unit =
       warp_of_block() < warps ? warp_of_block() : 1u << 30;
   Cursor cursor = {};
   cursor.unit = begin_unit;
   cursor.phase = first;
-  open_unit<kRing>(block, end, warps, cursor);
+  open_unit(block, end, warps, cursor);
 #pragma unroll 1
   for (uint32_t i = 0; i < kStages; i++) {
     const bool copies = cursor.source.left != 0;
-    copy_stage(cursor.source, ring.stage, nv_target(), copies);
+    copy_stage<Block>(cursor.source, ring.stage, nv_target(), copies);
     ring.advance();
     if (copies && cursor.source.left == 0) {
       cursor.unit += warps;
-      open_unit<kRing>(block, end, warps, cursor);
+      open_unit(block, end, warps, cursor);
     }
   }
   uint32_t index = begin_unit, begin = 0;
@@ -251,9 +253,9 @@ __device__ __forceinline__ void run_pass(const Block& block, uint32_t first,
     for (; index < begin + phase.units(); index += warps) {
       const Unit unit = unit_at(phase, index - begin);
       float total[4];
-      run_unit<kRing>(block, end, warps, phase, unit, ring, cursor, total);
-      if (deliver(block, phase.kind, unit.tile, unit.segment, phase.segments,
-                  total)) {
+      run_unit(block, end, warps, phase, unit, ring, cursor, total);
+      if (Block::kBare || deliver(block, phase.kind, unit.tile, unit.segment,
+                                  phase.segments, total)) {
         store_tile(block, phase, unit.tile, total);
       }
     }

@@ -18,6 +18,7 @@ __device__ __forceinline__ bool alive(const moep_group_args& args, uint32_t r) {
   return args.route.rows.begin + r < moep_rows_end(&args.route.rows);
 }
 
+template <typename Block>
 __device__ __forceinline__ void store_logits(const Block& block, uint32_t tile,
                                              const float (&sum)[4]) {
   const moep_group_args& args = block.args;
@@ -38,12 +39,13 @@ __device__ __forceinline__ void store_logits(const Block& block, uint32_t tile,
 
 // h = bf16(swiglu(bf16(gate), bf16(up), limit)), of the shared expert and of the
 // routed ones.
+template <typename Block>
 __device__ __forceinline__ void store_h(const Block& block, const Phase& phase,
                                         uint32_t tile, const float (&sum)[4]) {
   const moep_group_args& args = block.args;
   const GroupShared& shared = block.shared;
   const uint32_t lane = threadIdx.x % 32, g = lane / 4;
-  const bool routed = phase.kind == kExpertUp;
+  const bool routed = Block::kBare || phase.kind == kExpertUp;
   float gate_scale = 1.0f, up_scale = 1.0f;
   const int32_t* slots = nullptr;
   uint32_t column = (share_of(block, kFfnUp).first + tile) * kFfnUpTile + g;
@@ -78,13 +80,14 @@ __device__ __forceinline__ void store_h(const Block& block, const Phase& phase,
     *h = moep_bf16_from_float(moep_swiglu(moep_bf16_round(gate * gate_scale),
                                           moep_bf16_round(up * up_scale),
                                           args.limit));
-    if (tap == nullptr) continue;
+    if (Block::kBare || tap == nullptr) continue;
     tap[row * 2 * width + column] = gate;
     tap[(row * 2 + 1) * width + column] = up;
   }
 }
 
 // Zeros of h between inter and its padded width.
+template <typename Block>
 __device__ __forceinline__ void pad_h(const Block& block) {
   const moep_group_args& args = block.args;
   const uint32_t padded = moep_padded_k(args.inter);
@@ -110,6 +113,7 @@ struct Columns {
   uint32_t slot_count;
 };
 
+template <typename Block>
 __device__ __forceinline__ Columns columns_of(const Block& block) {
   const moep_route_args& route = block.args.route;
   const uint32_t slots = route.rows.count * route.rule.topk;
@@ -122,6 +126,7 @@ __device__ __forceinline__ Columns columns_of(const Block& block) {
 }
 
 // 4 columns of the shared expert.
+template <typename Block>
 __device__ __forceinline__ void store_ffn_down(const Block& block,
                                                const Phase& phase,
                                                uint32_t tile,
@@ -146,6 +151,7 @@ __device__ __forceinline__ void store_ffn_down(const Block& block,
 }
 
 // 16 columns of a routed expert, rounded.
+template <typename Block>
 __device__ __forceinline__ void store_down(const Block& block,
                                            const Phase& phase, uint32_t tile,
                                            const float (&sum)[4]) {
@@ -165,16 +171,21 @@ __device__ __forceinline__ void store_down(const Block& block,
     const uint32_t slot = r * args.route.rule.topk + static_cast<uint32_t>(j);
     columns.slots[(at * columns.slot_count + slot) * kDownTile + column] =
         moep_bf16_from_float(sum[i] * entry.epilogue[kDown]);
-    if (args.tap.expert_down == nullptr) continue;
+    if (Block::kBare || args.tap.expert_down == nullptr) continue;
     args.tap
         .expert_down[slot_of(args, r, j) * args.hidden + place.row + column] =
         sum[i];
   }
 }
 
+template <typename Block>
 __device__ __forceinline__ void store_tile(const Block& block,
                                            const Phase& phase, uint32_t tile,
                                            const float (&sum)[4]) {
+  if (Block::kBare) {
+    return phase.kind == kExpertDown ? store_down(block, phase, tile, sum)
+                                     : store_h(block, phase, tile, sum);
+  }
   switch (phase.kind) {
     case kLogits:
       return store_logits(block, tile, sum);
@@ -188,6 +199,7 @@ __device__ __forceinline__ void store_tile(const Block& block,
 }
 
 // y of a chunk's columns, from its slots.
+template <typename Block>
 __device__ __forceinline__ void combine(const Block& block,
                                         const Phase& phase) {
   const moep_group_args& args = block.args;
@@ -208,7 +220,7 @@ __device__ __forceinline__ void combine(const Block& block,
       sum = moep_fma(block.shared.route.weights[slot],
                      moep_bf16_to_float(slots[slot * kDownTile]), sum);
     }
-    if (args.width != 0) {
+    if (!Block::kBare && args.width != 0) {
       sum = __fadd_rn(
           sum, columns.ffn[(tile * rows.count + r) * kDownTile + column]);
     }

@@ -15,6 +15,7 @@ struct Share {
   uint32_t first, last;
 };
 
+template <typename Block>
 __device__ __forceinline__ Share share_of(const Block& block, Kind kind) {
   Even even = block.shape.even[kind];
   if (kind == kExpertUp) {
@@ -28,15 +29,19 @@ __device__ __forceinline__ Share share_of(const Block& block, Kind kind) {
 }
 
 constexpr uint32_t kFirstDown = 3;  // phase
+template <typename Block>
+constexpr uint32_t kOfChunk = Block::kBare ? 1 : 2;  // phases
 
 // Phases end: past the last of the pass.
+template <typename Block>
 __device__ __forceinline__ uint32_t phases_end(const Block& block,
                                                uint32_t pass) {
   if (pass == 0) return kExpertUp;
   const Share share = share_of(block, kExpertDown);
   const Divisor chunk = block.shape.chunk;
   return kFirstDown +
-         2 * quotient(share.last - share.first + chunk.value - 1, chunk);
+         kOfChunk<Block> *
+             quotient(share.last - share.first + chunk.value - 1, chunk);
 }
 
 struct Phase {
@@ -48,37 +53,41 @@ struct Phase {
   uint32_t k;
 
   __device__ uint32_t units() const { return tiles * segments; }
-  __device__ bool bf16() const {
-    return kind != kExpertUp && kind != kExpertDown;
-  }
 };
 
+// Whether a phase multiplies bf16 weights.
+template <typename Block>
+__device__ __forceinline__ bool is_bf16(const Phase& phase) {
+  return !Block::kBare && phase.kind != kExpertUp && phase.kind != kExpertDown;
+}
+
+template <typename Block>
 __device__ __forceinline__ Phase phase_at(const Block& block, uint32_t index) {
   const moep_group_args& args = block.args;
   const GroupShared& shared = block.shared;
   Phase phase = {};
   phase.k = args.hidden;
   if (index < kFirstDown) {
-    phase.kind = static_cast<Kind>(index);
+    phase.kind = Block::kBare ? kExpertUp : static_cast<Kind>(index);
     const Share share = share_of(block, phase.kind);
     phase.tiles = share.last - share.first;
-    if (phase.kind == kLogits) {
+    if (!Block::kBare && phase.kind == kLogits) {
       phase.tiles = moep_ceil_div(phase.tiles, kLogitsTile);
     }
   } else {
     const Share share = share_of(block, kExpertDown);
     const uint32_t chunk = block.shape.chunk.value;
-    const bool ffn = index % 2 == kFirstDown % 2;
+    const bool ffn = !Block::kBare && index % 2 == kFirstDown % 2;
     phase.kind = ffn ? kFfnDown : kExpertDown;
     phase.k = ffn ? args.width : args.inter;
-    phase.first = share.first + (index - kFirstDown) / 2 * chunk;
+    phase.first = share.first + (index - kFirstDown) / kOfChunk<Block> * chunk;
     phase.down_tiles = min(share.last - phase.first, chunk);
     phase.tiles =
         phase.down_tiles * (ffn ? kDownTile / kFfnDownTile : shared.entries);
   }
-  if (index >= kExpertUp) {  // a unit is a whole tile
+  if (Block::kBare || index >= kExpertUp) {  // a unit is a whole tile
     phase.segment = phase.k;
-    phase.segments = min(phase.k, 1u);
+    phase.segments = Block::kBare ? 1 : min(phase.k, 1u);
   } else if (phase.kind == kLogits) {
     phase.segment = MOEP_ROUTER_SEGMENT_K;
     phase.segments = moep_ceil_div(phase.k, MOEP_ROUTER_SEGMENT_K);
@@ -109,6 +118,7 @@ struct Place {
   uint32_t row;
 };
 
+template <typename Block>
 __device__ __forceinline__ Place place_of(const Block& block,
                                           const Phase& phase, uint32_t tile) {
   if (phase.kind == kExpertUp) {
@@ -127,6 +137,7 @@ __device__ __forceinline__ const uint8_t* bytes_of(const uint16_t* pointer) {
 }
 
 // The weights of a unit.
+template <typename Block>
 __device__ __forceinline__ TileRows rows_of(const Block& block,
                                             const Phase& phase,
                                             const Unit& unit) {
@@ -134,7 +145,7 @@ __device__ __forceinline__ TileRows rows_of(const Block& block,
   const moep_site_table* site = args.route.site;
   TileRows rows = {};
   rows.k = unit.length;
-  if (!phase.bf16()) {
+  if (!is_bf16<Block>(phase)) {
     const Place place = place_of(block, phase, unit.tile);
     const Entry& entry = block.shared.entry[place.entry];
     const Projection low = phase.kind == kExpertUp ? kGate : kDown;
@@ -179,6 +190,7 @@ __device__ __forceinline__ uint64_t slot_of(const moep_group_args& args,
 }
 
 // A slot's row of h where it is in shared memory.
+template <typename Block>
 __device__ __forceinline__ uint8_t* h_row(const Block& block, uint32_t slot) {
   return reinterpret_cast<uint8_t*>(&block.shared) + block.shape.h +
          slot * moep_group_x_pitch(block.args.inter);
@@ -186,6 +198,7 @@ __device__ __forceinline__ uint8_t* h_row(const Block& block, uint32_t slot) {
 
 // This lane's row of activations for a unit, from its first k on, or null: zeros.
 // In shared memory, but for h of the routed experts where that is too much.
+template <typename Block>
 __device__ __forceinline__ const uint8_t* operand_of(const Block& block,
                                                      const Phase& phase,
                                                      const Unit& unit) {
@@ -194,7 +207,7 @@ __device__ __forceinline__ const uint8_t* operand_of(const Block& block,
   const uint64_t row = args.route.rows.begin + r;
   if (row >= moep_rows_end(&args.route.rows)) return nullptr;
   int32_t j = 0;
-  if (!phase.bf16()) {
+  if (!is_bf16<Block>(phase)) {
     const Place place = place_of(block, phase, unit.tile);
     const uint32_t index = block.shared.entry[place.entry].index;
     j = block.shared.route.slot[index * MOEP_UNION_ROWS + r];
@@ -203,7 +216,7 @@ __device__ __forceinline__ const uint8_t* operand_of(const Block& block,
   }
   if (phase.kind != kExpertDown) {
     return block.xs + r * moep_group_x_pitch(phase.k) + unit.begin * 2 +
-           (phase.bf16() ? bf_place() : t * 16);
+           (is_bf16<Block>(phase) ? bf_place() : t * 16);
   }
   if (block.shape.h != 0) {
     const uint32_t slot = r * args.route.rule.topk + static_cast<uint32_t>(j);
@@ -216,6 +229,7 @@ __device__ __forceinline__ const uint8_t* operand_of(const Block& block,
 
 // h of the slots whose experts are here into shared memory, as it is. Ends without a
 // barrier.
+template <typename Block>
 __device__ __forceinline__ void stage_h(const Block& block) {
   const moep_group_args& args = block.args;
   const uint32_t slots = args.route.rows.count * args.route.rule.topk;
@@ -244,10 +258,12 @@ __device__ __forceinline__ uint4 lane_order(const uint4& natural) {
 }
 
 // Live rows of x, or of the shared expert's h, into shared memory in lane order,
-// zero-padded. Ends without a barrier.
+// zero-padded, by the threads from `first` on. Ends without a barrier.
+template <typename Block>
 __device__ __forceinline__ void stage_rows(const Block& block,
                                            const uint16_t* data,
-                                           uint64_t stride, uint32_t k) {
+                                           uint64_t stride, uint32_t k,
+                                           uint32_t first = 0) {
   // Rows whose loads are under way at a time.
   constexpr uint32_t kTogether = 4;
   const moep_rows& rows = block.args.route.rows;
@@ -257,7 +273,8 @@ __device__ __forceinline__ void stage_rows(const Block& block,
     const uint16_t* x = data + row * stride;
     uint8_t* out = block.xs + (row - rows.begin) * moep_group_x_pitch(k);
 #pragma unroll 1
-    for (uint32_t i = threadIdx.x; i < pieces; i += blockDim.x) {
+    for (uint32_t i = threadIdx.x - first; i < pieces;
+         i += blockDim.x - first) {
       uint4 natural[kTogether];
 #pragma unroll
       for (uint32_t j = 0; j < kTogether; j++) {

@@ -117,6 +117,16 @@ __device__ __forceinline__ void cp_async_16(uint32_t shared, const void* global,
       "l"(global), "l"(policy)
       : "memory");
 }
+// The same of parts of rows, which need no more of the rows' lines in the L2 yet.
+__device__ __forceinline__ void cp_async_16_of_row(uint32_t shared,
+                                                   const void* global,
+                                                   uint64_t policy) {
+  asm volatile(
+      "cp.async.cg.shared.global.L2::cache_hint.L2::128B [%0], [%1], 16, %2;" ::
+          "r"(shared),
+      "l"(global), "l"(policy)
+      : "memory");
+}
 // The same of what other blocks read too.
 __device__ __forceinline__ void cp_async_16(uint32_t shared,
                                             const void* global) {
@@ -161,6 +171,24 @@ __device__ __forceinline__ uint4 ld_shared_v4(uint32_t address) {
                : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
                : "r"(address));
   return value;
+}
+// From any memory, if `on`; else the value stays as it is. From sm_90 on in its place
+// among the tensor core's instructions (the compiler gathers loads behind branches);
+// before, there are no registers for that.
+__device__ __forceinline__ void ld_v4_if(uint4& value, const void* address,
+                                         bool on) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile(
+      "{\n"
+      ".reg .pred on;\n"
+      "setp.ne.u32 on, %5, 0;\n"
+      "@on ld.v4.u32 {%0, %1, %2, %3}, [%4];\n"
+      "}\n"
+      : "+r"(value.x), "+r"(value.y), "+r"(value.z), "+r"(value.w)
+      : "l"(address), "r"(static_cast<uint32_t>(on)));
+#else
+  if (on) value = *static_cast<const uint4*>(address);
+#endif
 }
 __device__ __forceinline__ uint2 ld_shared_v2(uint32_t address) {
   uint2 value;

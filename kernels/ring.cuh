@@ -46,9 +46,10 @@ struct Source {
   uint32_t left;  // k still to copy; 0: nothing more
 };
 
+template <bool kNvOnly>
 __device__ __forceinline__ Source source_of(const TileRows& tile) {
   const uint32_t lane = threadIdx.x % 32;
-  const bool bf16 = tile.bf16_rows != 0;
+  const bool bf16 = !kNvOnly && tile.bf16_rows != 0;
   const uint32_t row = bf16 ? 0 : lane / 8;
   const uint32_t chunk = bf16 ? lane : lane % 8;
   const uint32_t at = row * tile.pitch + chunk * 16;
@@ -68,26 +69,27 @@ __device__ __forceinline__ uint32_t nv_target() {
   return row * kNvRow + (lane % 8 ^ (row & 1) << 2) * 16;
 }
 
-// The last stage of a row may be half of one.
+// The last stage of a row may be half of one, unless kWhole.
+template <bool kWhole>
 __device__ __forceinline__ void nv_copy(Source& source, uint32_t stage,
                                         uint32_t target) {
   const uint32_t lane = threadIdx.x % 32, to = stage + target;
-  const bool whole = source.left > kHalfK;
+  const bool whole = kWhole || source.left > kHalfK;
 #pragma unroll
   for (uint32_t i = 0; i < 4; i++) {
     const uint8_t* from =
         (i < 2 ? source.low : source.high) + i % 2 * source.step;
-    cp_async_16(to + i * 4 * kNvRow, from, evict_first());
+    cp_async_16_of_row(to + i * 4 * kNvRow, from, evict_first());
     if (whole)
-      cp_async_16(to + i * 4 * kNvRow + 128, from + 128, evict_first());
+      cp_async_16_of_row(to + i * 4 * kNvRow + 128, from + 128, evict_first());
   }
   if (whole || lane % 2 == 0) {
-    cp_async_16(stage + kNvScales + lane * 16, source.scale, evict_first());
+    cp_async_16(stage + kNvScales + lane * 16, source.scale);
   }
   source.low += kNvRow;
   source.high += kNvRow;
   source.scale += kStageK / 16;
-  source.left -= min(source.left, kStageK);
+  source.left -= kWhole ? kStageK : min(source.left, kStageK);
 }
 
 // Row r's 16-byte chunk c lies at chunk c ^ 2 (r & 1): two rows of half a warp

@@ -397,4 +397,41 @@ TEST(RoutedGpu, RoutingFromOutside) {
   }
 }
 
+// Where nothing is tapped a kernel of its own decides and verifies here: its ids come from
+// outside, there is no shared expert, and both widths are multiples of 512.
+TEST(RoutedGpu, RoutingFromOutsideWithoutASharedExpert) {
+  MOEP_NEEDS_SM90();
+  constexpr uint32_t kTopK = 8;
+  constexpr Shape kBare[] = {
+      {512, 512, 30, kTopK, 0, 2, 0, 8, "Small"},
+      {1536, 1024, 30, kTopK, 0, 12, 0, 8, "Spread"},
+      {6144, 2048, 12, kTopK, 0, 2, 4, 8, "InUse"},
+  };
+  for (const Shape& s : kBare) {
+    SCOPED_TRACE(s.name);
+    harness h = harness_of(
+        harness_config(s.hidden, s.inter, s.experts, s.topk, s.width), 101, 12);
+    h.spread = s.spread;
+    h.distinct_experts = s.distinct;
+    Site host(h);
+    GpuSite gpu(host);
+    for (bool repeats : {false, true}) {
+      for (uint32_t rows : {1u, 2u, 5u, 8u}) {
+        External external =
+            RandomRouting(rows, kTopK, s.experts, repeats, rows);
+        harness_run run = harness_rows(1, rows);
+        run.topk_ids = external.ids.data();
+        run.topk_weights = external.weights.data();
+        const Result expected = host.Run(run);
+        ASSERT_EQ(expected->status, moeplan_status_success) << host.log();
+        for (GpuWay way : {GpuWay::kTap, GpuWay::kEnqueue, GpuWay::kGraph}) {
+          const Result result = gpu.Run(run, way);
+          ASSERT_EQ(gpu.Difference(run, *result, expected.get()), "")
+              << rows << " rows, repeats " << repeats;
+        }
+      }
+    }
+  }
+}
+
 }  // namespace

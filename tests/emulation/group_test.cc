@@ -68,10 +68,11 @@ class Group {
             Buffer<uint16_t>(rows * c_.hidden)};
   }
 
-  void Run(moep_launch_fn kernel, uint32_t shared_bytes,
+  void Run(moep_launch_fn kernel, uint32_t shared_bytes, bool tapped,
            const Outputs& out) const {
     moep_args args;
     args.group = Args(out);
+    if (!tapped) args.group.tap = {};
     const moep_launch launch = {{1, 1}, 2, 0, shared_bytes};
     Launch(kernel, args, launch);
   }
@@ -119,13 +120,13 @@ class EmulatedGroup : public testing::TestWithParam<Case> {};
 TEST_P(EmulatedGroup, GivesTheHostsBits) {
   const Group group(GetParam());
   const Group::Outputs host = group.MakeOutputs();
-  group.Run(moep_group_nvfp4_host, 0, host);
+  group.Run(moep_group_nvfp4_host, 0, true, host);
   // Few warps, whose rings wrap and some of which have several units; all that a block
   // can have, and h in shared memory.
   for (const uint32_t shared_bytes : {110u * 1024, emulation::kSharedBytes}) {
     SCOPED_TRACE(shared_bytes);
     const Group::Outputs device = group.MakeOutputs();
-    group.Run(moep_group_nvfp4_smxx, shared_bytes, device);
+    group.Run(moep_group_nvfp4_smxx, shared_bytes, true, device);
     EXPECT_TRUE(host.logits == device.logits);
     EXPECT_TRUE(host.ids == device.ids);
     EXPECT_TRUE(host.weights == device.weights);
@@ -134,15 +135,24 @@ TEST_P(EmulatedGroup, GivesTheHostsBits) {
     EXPECT_TRUE(host.ffn_up == device.ffn_up);
     EXPECT_TRUE(host.ffn_down == device.ffn_down);
     EXPECT_TRUE(host.y == device.y);
+    if (GetParam().routed) continue;
+    // Where nothing is tapped it may be a kernel of its own.
+    const Group::Outputs untapped = group.MakeOutputs();
+    group.Run(moep_group_nvfp4_smxx, shared_bytes, false, untapped);
+    EXPECT_TRUE(host.ids == untapped.ids);
+    EXPECT_TRUE(host.weights == untapped.weights);
+    EXPECT_TRUE(host.y == untapped.y);
   }
 }
 
 // Through the ring and, where a width is no multiple of 256, without it; one row, all
-// of them, dead ones; two segments; with and without a shared expert.
+// of them, dead ones; two segments; with and without a shared expert. The last ones, of
+// multiples of 512, are bare where nothing is tapped.
 const Case kCases[] = {
     {512, 256, 0, 6, 2, 1, 1, false},  {256, 256, 32, 6, 3, 8, 8, true},
     {256, 256, 0, 9, 4, 5, 3, false},  {208, 80, 48, 6, 2, 3, 2, true},
     {2304, 256, 16, 4, 2, 2, 2, true}, {256, 2304, 0, 3, 1, 5, 5, false},
+    {512, 512, 0, 6, 2, 1, 1, false},  {1024, 512, 0, 5, 2, 3, 2, false},
 };
 
 INSTANTIATE_TEST_SUITE_P(, EmulatedGroup, testing::ValuesIn(kCases),

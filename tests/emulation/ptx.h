@@ -39,6 +39,9 @@ inline void cp_async_16(uint32_t to, const void* from, uint64_t) {
 inline void cp_async_16(uint32_t to, const void* from) {
   emulated_copy(to, from, 16);
 }
+inline void cp_async_16_of_row(uint32_t to, const void* from, uint64_t) {
+  emulated_copy(to, from, 16);
+}
 inline void cp_async_16_or_zero(uint32_t to, const void* from, bool here,
                                 uint64_t) {
   static const uint4 zeros = {0, 0, 0, 0};
@@ -107,6 +110,9 @@ T emulated_global(const void* address) {
   return value;
 }
 inline void ld_global_cs_v4_if(uint4& value, const void* address, bool on) {
+  if (on) value = emulated_global<uint4>(address);
+}
+inline void ld_v4_if(uint4& value, const void* address, bool on) {
   if (on) value = emulated_global<uint4>(address);
 }
 inline void st_global_v4(void* address, const uint4& value) {
