@@ -69,7 +69,7 @@ struct GroupShape {
 
 // One block of the grid and its memory. kRing: NVFP4 units go through the ring. kBare: so
 // they do, in whole stages; the ids come from outside, there is no shared expert, and
-// nothing is tapped. A third of the code, which matters where much of it runs once.
+// nothing is tapped. Half of the code, which matters where much of it runs once.
 template <bool kRingOrNot, bool kBareOrNot>
 struct GroupBlock {
   static constexpr bool kRing = kRingOrNot, kBare = kBareOrNot;

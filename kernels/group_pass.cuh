@@ -67,8 +67,8 @@ struct Operand {
   NvOperands ahead;  // of the next block, NVFP4
 };
 
-// Half a stage of NVFP4 weights, its first block in `block`; then, for a next half, that
-// half's.
+// Half a stage of NVFP4 weights, its first block in `block`; then the next half's. Behind
+// the last half that is of no use, and up to MOEP_GROUP_SLACK_BYTES behind the stage.
 __device__ __forceinline__ void run_half(uint32_t words, uint32_t codes,
                                          NvBlock& block, Operand& operand,
                                          float (&acc)[4]) {
