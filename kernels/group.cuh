@@ -67,12 +67,13 @@ struct GroupShape {
   uint32_t h;
 };
 
-// One block of the grid and its memory. kRing: NVFP4 units go through the ring. kBare: so
-// they do, in whole stages; the ids come from outside, there is no shared expert, and
-// nothing is tapped. Half of the code, which matters where much of it runs once.
+// One block of the grid and its memory. kRing: NVFP4 units go through the ring. kBare:
+// they do, and in whole stages; the ids come from outside, there is no shared expert,
+// and nothing is tapped. That is half of the code, and much of it runs once.
 template <bool kRingOrNot, bool kBareOrNot>
 struct GroupBlock {
   static constexpr bool kRing = kRingOrNot, kBare = kBareOrNot;
+  static_assert(kRing || !kBare, "bare with the ring");
 
   const moep_group_args& args;
   const GroupShape& shape;

@@ -14,8 +14,7 @@ enum {
   MOEP_GROUP_MIN_PARTIALS = 16,
   MOEP_GROUP_MIN_WARPS = 8,
   MOEP_GROUP_MAX_WARPS = 16,
-  MOEP_GROUP_STAGES = 2,       /* of a warp's ring */
-  MOEP_GROUP_SLACK_BYTES = 16, /* behind the last ring: read, and not used */
+  MOEP_GROUP_STAGES = 2, /* of a warp's ring */
 };
 
 /* Bytes of a row of x: two rows of a quarter warp are in different banks. */
@@ -61,8 +60,7 @@ MOEP_INLINE uint32_t moep_group_warp_bytes(void) {
 MOEP_INLINE uint32_t moep_group_least_bytes(uint32_t hidden, uint32_t width,
                                             uint32_t rows, uint32_t topk,
                                             uint32_t experts) {
-  const uint32_t rings =
-      MOEP_GROUP_MIN_WARPS * moep_group_warp_bytes() + MOEP_GROUP_SLACK_BYTES;
+  const uint32_t rings = MOEP_GROUP_MIN_WARPS * moep_group_warp_bytes();
   const uint32_t scores = rows * experts * 8;
   const uint32_t first = moep_group_warp_bytes() +
                          moep_group_partials(hidden) * MOEP_GROUP_PARTIAL_BYTES;
@@ -75,8 +73,7 @@ MOEP_INLINE uint32_t moep_group_least_bytes(uint32_t hidden, uint32_t width,
  * multiple of four, the SM's schedulers, would make one of them the last. */
 MOEP_INLINE uint32_t moep_group_warps(uint32_t bytes) {
   const uint32_t most = MOEP_GROUP_MAX_WARPS;
-  const uint32_t fit =
-      (bytes - MOEP_GROUP_SLACK_BYTES) / moep_group_warp_bytes();
+  const uint32_t fit = bytes / moep_group_warp_bytes();
   const uint32_t warps = fit - (fit % 4 == 1 ? 1 : 0);
   return warps < most ? warps : most;
 }

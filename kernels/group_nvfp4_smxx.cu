@@ -89,6 +89,24 @@ __device__ __forceinline__ void wait_for_logits(const Block& block) {
   cooperative_groups::this_grid().barrier_wait(std::move(token));
 }
 
+// x into shared memory. In a bare block two warps have ids and weights ready meanwhile;
+// returns the expert of the thread's slot there.
+template <typename Block>
+__device__ __forceinline__ moep_expert
+bring_x(const Block& block, const moep::OutsideSlot& outside) {
+  const moep_group_args& args = block.args;
+  const uint32_t s = threadIdx.x;
+  const uint32_t first = Block::kBare ? MOEP_UNION_ENTRIES : 0;
+  if (!Block::kBare || s >= MOEP_UNION_ENTRIES) {
+    moep::stage_rows(block, args.x.data, args.x.stride, args.hidden, first);
+    return {};
+  }
+  if (s >= args.route.rows.count * args.route.rule.topk) return {};
+  moep::RouteShared& shared = block.shared.route;
+  moep::store_slot(args.route, outside, shared.ids + s, shared.weights + s);
+  return moep::expert_of_slot(block);
+}
+
 template <typename Block>
 __global__ void __launch_bounds__(kMaxThreads, 1)
     group_kernel(const __grid_constant__ GroupParams params) {
@@ -106,20 +124,7 @@ __global__ void __launch_bounds__(kMaxThreads, 1)
   const moep::OutsideSlot outside = moep::outside_slot(
       args.route, uint64_t{args.route.rows.begin} * topk + threadIdx.x,
       threadIdx.x < moep_rows_alive(&args.route.rows) * topk);
-  moep_expert expert = {};
-  uint32_t staging = 0;  // the first thread that brings x
-  if (Block::kBare) {    // two warps find the experts meanwhile
-    staging = MOEP_UNION_ENTRIES;
-    if (threadIdx.x < args.route.rows.count * topk) {
-      moep::store_slot(args.route, outside,
-                       block.shared.route.ids + threadIdx.x,
-                       block.shared.route.weights + threadIdx.x);
-      expert = moep::expert_of_slot(block);
-    }
-  }
-  if (threadIdx.x >= staging) {
-    moep::stage_rows(block, args.x.data, args.x.stride, args.hidden, staging);
-  }
+  moep_expert expert = bring_x(block, outside);
   __syncthreads();
 #pragma unroll 1
   for (uint32_t pass = !Block::kBare && (routed || args.width != 0) ? 0 : 1;
@@ -167,9 +172,10 @@ using Bare = moep::GroupBlock<true, true>;
 using Kernel = void (*)(const GroupParams);
 
 Kernel kernel_of(const moep_group_args& args) {
-  const uint32_t ends = args.hidden | args.inter;  // of rows
-  if (ends % moep::kHalfK != 0) return group_kernel<Direct>;
-  const bool bare = ends % moep::kStageK == 0 && args.width == 0 &&
+  // Divided by a power of two, both widths are multiples of it or this is none.
+  const uint32_t widths = args.hidden | args.inter;
+  if (widths % moep::kHalfK != 0) return group_kernel<Direct>;
+  const bool bare = widths % moep::kStageK == 0 && args.width == 0 &&
                     args.route.external_ids != nullptr &&
                     args.tap.expert_up == nullptr &&
                     args.tap.expert_down == nullptr;

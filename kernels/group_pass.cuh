@@ -67,18 +67,19 @@ struct Operand {
   NvOperands ahead;  // of the next block, NVFP4
 };
 
-// Half a stage of NVFP4 weights, its first block in `block`; then the next half's. Behind
-// the last half that is of no use, and up to MOEP_GROUP_SLACK_BYTES behind the stage.
+// Half a stage of NVFP4 weights, its first block in `block`; then there is the other
+// half's, which is next in the first half and of no use in the second.
 __device__ __forceinline__ void run_half(uint32_t words, uint32_t codes,
-                                         NvBlock& block, Operand& operand,
-                                         float (&acc)[4]) {
-  const NvBlock second = nv_ring_block(words, codes, 1);
+                                         uint32_t at, NvBlock& block,
+                                         Operand& operand, float (&acc)[4]) {
+  const NvBlock second = nv_ring_block(words + at / 2, codes + at / 16, 1);
   operand.left -= kHalfK;
   const bool more = operand.has && operand.left != 0;
   nv_block(block, acc, operand.ahead, [&](int j, uint4& word) {
     ld_v4_if(word, operand.x + 256 + j * 64, operand.has);
   });
-  block = nv_ring_block(words + kHalfK / 2, codes + kHalfK / 16, 0);
+  const uint32_t other = at ^ kHalfK;
+  block = nv_ring_block(words + other / 2, codes + other / 16, 0);
   operand.x += 512;
   nv_block(second, acc, operand.ahead, [&](int j, uint4& word) {
     ld_v4_if(word, operand.x + j * 64, more);
@@ -102,8 +103,7 @@ __device__ __forceinline__ void run_nv(uint32_t k, Ring& ring, Source& source,
     NvBlock block = nv_ring_block(ring.stage + words, ring.stage + codes, 0);
 #pragma unroll 1
     for (uint32_t at = 0; at < length; at += kHalfK) {
-      run_half(ring.stage + words + at / 2, ring.stage + codes + at / 16, block,
-               operand, acc);
+      run_half(ring.stage + words, ring.stage + codes, at, block, operand, acc);
     }
     __syncwarp();
     copy_stage<Block>(source, ring.stage, target, copies);

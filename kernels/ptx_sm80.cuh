@@ -117,7 +117,7 @@ __device__ __forceinline__ void cp_async_16(uint32_t shared, const void* global,
       "l"(global), "l"(policy)
       : "memory");
 }
-// The same of parts of rows, which need no more of the rows' lines in the L2 yet.
+// The same, asking the L2 for 128 bytes a miss instead of 256.
 __device__ __forceinline__ void cp_async_16_of_row(uint32_t shared,
                                                    const void* global,
                                                    uint64_t policy) {
@@ -127,7 +127,7 @@ __device__ __forceinline__ void cp_async_16_of_row(uint32_t shared,
       "l"(global), "l"(policy)
       : "memory");
 }
-// The same of what other blocks read too.
+// The same of what is read again: by other blocks, or the rest of its line later.
 __device__ __forceinline__ void cp_async_16(uint32_t shared,
                                             const void* global) {
   asm volatile(
