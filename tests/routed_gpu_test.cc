@@ -9,7 +9,6 @@
 #include <functional>
 #include <ostream>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "tests/gpu_site.h"
