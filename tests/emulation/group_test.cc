@@ -152,7 +152,7 @@ const Case kCases[] = {
     {512, 256, 0, 6, 2, 1, 1, false},  {256, 256, 32, 6, 3, 8, 8, true},
     {256, 256, 0, 9, 4, 5, 3, false},  {208, 80, 48, 6, 2, 3, 2, true},
     {2304, 256, 16, 4, 2, 2, 2, true}, {256, 2304, 0, 3, 1, 5, 5, false},
-    {512, 512, 0, 6, 2, 1, 1, false},  {1024, 512, 0, 5, 2, 3, 2, false},
+    {512, 512, 0, 6, 4, 2, 2, false},  {1024, 512, 0, 5, 2, 3, 2, false},
 };
 
 INSTANTIATE_TEST_SUITE_P(, EmulatedGroup, testing::ValuesIn(kCases),
