@@ -1,57 +1,69 @@
 #include "tests/emulation/device.h"
 
-#include <chrono>
-#include <condition_variable>
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <deque>
-#include <map>
+#include <memory>
 #include <mutex>
-#include <thread>
 #include <vector>
+
+#include "tests/emulation/fibers.h"
 
 extern "C" {
 #include "kernels/host/step.h"
 }
 
-thread_local uint3 threadIdx, blockIdx;
 dim3 gridDim, blockDim;
 
 namespace emulation {
 namespace {
 
 constexpr uint32_t kWarps = 32;
-constexpr auto kPatience = std::chrono::seconds(120);
-// By which a cluster's second block begins after the first.
-constexpr auto kLate = std::chrono::milliseconds(100);
 
 // Where `count` threads wait for each other, again and again.
 class Meeting {
  public:
   void Wait(uint32_t count) {
     std::unique_lock<std::mutex> lock(mutex_);
-    const uint64_t round = round_;
-    if (++here_ == count) {
-      here_ = 0;
-      round_++;
-      all_.notify_all();
+    if (++here_ < count) {
+      others_.Wait(lock, "the others at a barrier");
       return;
     }
-    Require(all_.wait_for(lock, kPatience, [&] { return round_ != round; }),
-            "threads wait for others that do not come");
+    here_ = 0;
+    others_.WakeAll();
   }
 
  private:
   std::mutex mutex_;
-  std::condition_variable all_;
+  Waiters others_;
   uint32_t here_ = 0;
-  uint64_t round_ = 0;
 };
 
-struct Barrier {
-  bool initialised;
-  uint32_t arrivals, pending, phase;
-  int64_t bytes;
+// The grid's: one thread of each block arrives, and waits for the phase to end.
+class SplitMeeting {
+ public:
+  uint32_t Arrive(uint32_t count) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    const uint32_t phase = phase_;
+    if (++here_ == count) {
+      here_ = 0;
+      phase_++;
+      others_.WakeAll();
+    }
+    return phase;
+  }
+  void Wait(uint32_t phase) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    Require(phase == phase_ || phase + 1 == phase_, "a grid barrier's token");
+    if (phase == phase_) others_.Wait(lock, "other blocks of the grid");
+  }
+
+ private:
+  std::mutex mutex_;
+  Waiters others_;
+  uint32_t here_ = 0;
+  uint32_t phase_ = 1;
 };
 
 struct Operands {
@@ -69,6 +81,28 @@ struct PendingCopy {
   uint32_t bytes;
 };
 
+// An mbarrier and the bulk copies that complete on it.
+struct Barrier {
+  uint32_t arrivals, pending, phase = 0;
+  int64_t bytes = 0;
+  std::vector<PendingCopy> copies;
+  Waiters waiters;
+  std::mutex mutex;  // for all of it
+
+  void Expect(uint32_t more_bytes) {
+    Require(pending > 0, "more arrivals than the barrier has");
+    bytes += more_bytes;
+    pending--;
+    Advance();
+  }
+  void Advance() {
+    if (pending != 0 || bytes != 0) return;
+    phase ^= 1;
+    pending = arrivals;
+    waiters.WakeAll();
+  }
+};
+
 struct Product {
   float* d;
   uint32_t n;
@@ -76,53 +110,47 @@ struct Product {
   uint64_t b;
 };
 
-thread_local std::vector<PendingCopy> copies;
-thread_local std::deque<std::vector<PendingCopy>> copy_groups;
-thread_local std::vector<Product> products;
-thread_local std::deque<std::vector<Product>> groups;
-
 struct Block {
   alignas(1024) uint8_t memory[kSharedBytes];
   Meeting all, warp[kWarps], named[16];
   uint32_t shuffled[kWarps][32];
   Operands operands[kWarps][32];
   Columns columns[kWarps][32];
-  bool running;
-  // Under the mutex, here and below.
-  Barrier barriers[kSharedBytes / 8];
-  std::map<uint32_t, std::vector<PendingCopy>> bulk_copies;  // by barrier
-  std::mutex mutex;
-  std::condition_variable changed;
+  std::unique_ptr<Barrier> barriers[kSharedBytes / 8];
+  std::atomic<uint32_t> running;  // threads
 
   Barrier& At(uint32_t address) {
-    Require(running, "a block that has ended, or has not begun");
+    Require(running.load(std::memory_order_relaxed) != 0,
+            "a block that has ended");
     Require(address % 8 == 0 && address < kSharedBytes, "a barrier's address");
-    Barrier& barrier = barriers[address / 8];
-    Require(barrier.initialised, "a barrier that is not initialised");
-    return barrier;
-  }
-  void Expect(uint32_t address, uint32_t bytes) {
-    Barrier& barrier = At(address);
-    Require(barrier.pending > 0, "more arrivals than the barrier has");
-    barrier.bytes += bytes;
-    barrier.pending--;
-    Advance(barrier);
-  }
-  void Advance(Barrier& barrier) {
-    if (barrier.pending != 0 || barrier.bytes != 0) return;
-    barrier.phase ^= 1;
-    barrier.pending = barrier.arrivals;
-    changed.notify_all();
+    Barrier* barrier = barriers[address / 8].get();
+    Require(barrier != nullptr, "a barrier that is not initialised");
+    return *barrier;
   }
 };
 
-Block cluster[kMaxCluster];
-uint32_t cluster_blocks;
-Meeting cluster_meeting;
-thread_local Block* own;
+// What is one thread's alone.
+struct State : Thread {
+  Block* own;
+  std::vector<PendingCopy> copies;
+  std::deque<std::vector<PendingCopy>> copy_groups;
+  std::vector<Product> products;
+  std::deque<std::vector<Product>> groups;
+};
+
+// The blocks at work: a cluster, or a cooperative grid.
+std::vector<std::unique_ptr<Block>> team;
+std::vector<State> states;
+Meeting team_meeting;
+std::unique_ptr<SplitMeeting> grid_meeting;
+
+State& Mine() { return states[FiberIndex()]; }
+Block& Own() { return *Mine().own; }
+uint32_t WarpIndex() { return Mine().thread.x / 32; }
+uint32_t LaneIndex() { return Mine().thread.x % 32; }
 
 void Perform(const PendingCopy& copy) {
-  std::memcpy(shared + copy.to, copy.from, copy.bytes);
+  std::memcpy(Self().shared + copy.to, copy.from, copy.bytes);
 }
 
 uint16_t Half(uint32_t word, uint32_t which) {
@@ -131,7 +159,7 @@ uint16_t Half(uint32_t word, uint32_t which) {
 
 }  // namespace
 
-thread_local uint8_t* shared;
+const Thread& Self() { return Mine(); }
 
 void Require(bool condition, const char* what) {
   if (condition) return;
@@ -140,74 +168,84 @@ void Require(bool condition, const char* what) {
   std::abort();
 }
 
-static void RunBlock(uint32_t index, Block* block,
-                     const std::function<void()>& body) {
-  std::vector<std::thread> all;
-  for (uint32_t i = 0; i < blockDim.x; i++) {
-    all.emplace_back([index, block, i, &body] {
-      blockIdx = uint3{index, 0, 0};
-      threadIdx = uint3{i, 0, 0};
-      own = block;
-      shared = block->memory;
-      if (block != cluster) std::this_thread::sleep_for(kLate);
-      body();
-      for (const auto& group : copy_groups) {
-        Require(group.empty(), "a thread leaves copies behind");
-      }
-      Require(copies.empty() && products.empty() && groups.empty(),
-              "a thread leaves work behind");
-    });
+static void RunThread(const std::function<void()>& body) {
+  body();
+  State& mine = Mine();
+  for (const auto& group : mine.copy_groups) {
+    Require(group.empty(), "a thread leaves copies behind");
   }
-  for (std::thread& one : all) one.join();
-  std::lock_guard<std::mutex> lock(block->mutex);
-  block->running = false;
-  for (const auto& copies_of : block->bulk_copies) {
-    Require(copies_of.second.empty(), "a block leaves copies behind");
+  Require(mine.copies.empty() && mine.products.empty() && mine.groups.empty(),
+          "a thread leaves work behind");
+  mine.own->running.fetch_sub(1, std::memory_order_relaxed);
+}
+
+static void PrepareBlock(uint32_t index, uint32_t first) {
+  Block& block = *team[index];
+  for (auto& barrier : block.barriers) barrier.reset();
+  std::memset(block.memory, 0xFF, kSharedBytes);
+  block.running = blockDim.x;
+  for (uint32_t i = 0; i < blockDim.x; i++) {
+    State state = {};
+    state.thread = {i, 0, 0};
+    state.block = {first + index, 0, 0};
+    state.shared = block.memory;
+    state.own = &block;
+    states.push_back(state);
   }
 }
 
-void Launch(uint32_t blocks, uint32_t threads, uint32_t blocks_of_cluster,
+void Launch(uint32_t blocks, uint32_t threads, uint32_t together,
             const std::function<void()>& body) {
   gridDim = dim3(blocks);
   blockDim = dim3(threads);
-  cluster_blocks = blocks_of_cluster;
   Require(threads % 32 == 0 && threads <= kWarps * 32, "a block's threads");
-  Require(cluster_blocks <= kMaxCluster && blocks % cluster_blocks == 0,
-          "a grid of clusters");
-  for (uint32_t first = 0; first < blocks; first += cluster_blocks) {
-    std::vector<std::thread> running;
-    for (uint32_t i = 0; i < cluster_blocks; i++) {
-      for (Barrier& barrier : cluster[i].barriers) barrier.initialised = false;
-      std::memset(cluster[i].memory, 0xFF, kSharedBytes);
-      cluster[i].running = true;
+  Require(together != 0 && blocks % together == 0, "a grid of clusters");
+  team.clear();
+  for (uint32_t i = 0; i < together; i++) {
+    team.push_back(std::make_unique<Block>());
+  }
+  for (uint32_t first = 0; first < blocks; first += together) {
+    grid_meeting = std::make_unique<SplitMeeting>();
+    states.clear();
+    for (uint32_t i = 0; i < together; i++) PrepareBlock(i, first);
+    RunFibers(together * threads, threads, [&](uint32_t) { RunThread(body); });
+    for (const auto& block : team) {
+      for (const auto& barrier : block->barriers) {
+        Require(barrier == nullptr || barrier->copies.empty(),
+                "a block leaves copies behind");
+      }
     }
-    for (uint32_t i = 0; i < cluster_blocks; i++) {
-      running.emplace_back(RunBlock, first + i, &cluster[i], body);
-    }
-    for (std::thread& one : running) one.join();
   }
 }
 
-void SyncCluster() { cluster_meeting.Wait(cluster_blocks * blockDim.x); }
-void SyncThreads() { own->all.Wait(blockDim.x); }
-void SyncWarp() { own->warp[threadIdx.x / 32].Wait(32); }
+void SyncCluster() {
+  team_meeting.Wait(static_cast<uint32_t>(team.size()) * blockDim.x);
+}
+void SyncThreads() { Own().all.Wait(blockDim.x); }
+void SyncWarp() { Own().warp[WarpIndex()].Wait(32); }
 void NamedBarrier(uint32_t name, uint32_t threads) {
   Require(name < 16, "a named barrier's number");
-  own->named[name].Wait(threads);
+  Own().named[name].Wait(threads);
+}
+
+uint32_t GridArrive() {
+  Require(team.size() == gridDim.x, "a cooperative grid");
+  SyncThreads();
+  return threadIdx.x == 0 ? grid_meeting->Arrive(gridDim.x) : 0;
+}
+
+void GridWait(uint32_t token) {
+  if (threadIdx.x == 0) grid_meeting->Wait(token);
+  SyncThreads();
 }
 
 uint32_t Shuffle(uint32_t value, uint32_t from) {
-  uint32_t* lanes = own->shuffled[threadIdx.x / 32];
-  lanes[threadIdx.x % 32] = value;
-  SyncWarp();
-  const uint32_t taken = lanes[from];
-  SyncWarp();
-  return taken;
+  return OfAllLanes(value)[from];
 }
 
 std::array<uint32_t, 32> OfAllLanes(uint32_t value) {
-  uint32_t* lanes = own->shuffled[threadIdx.x / 32];
-  lanes[threadIdx.x % 32] = value;
+  uint32_t* lanes = Own().shuffled[WarpIndex()];
+  lanes[LaneIndex()] = value;
   SyncWarp();
   std::array<uint32_t, 32> all;
   std::copy_n(lanes, 32, all.begin());
@@ -216,70 +254,72 @@ std::array<uint32_t, 32> OfAllLanes(uint32_t value) {
 }
 
 void BarrierInit(uint32_t address, uint32_t arrivals) {
-  std::lock_guard<std::mutex> lock(own->mutex);
   Require(address % 8 == 0 && address < kSharedBytes, "a barrier's address");
-  own->barriers[address / 8] = {true, arrivals, arrivals, 0, 0};
+  auto barrier = std::make_unique<Barrier>();
+  barrier->arrivals = barrier->pending = arrivals;
+  Own().barriers[address / 8] = std::move(barrier);
 }
 
-void BarrierArrive(uint32_t address) { BarrierExpect(address, 0); }
+static void Expect(Barrier& barrier, uint32_t bytes) {
+  std::lock_guard<std::mutex> lock(barrier.mutex);
+  barrier.Expect(bytes);
+}
+
+void BarrierArrive(uint32_t address) { Expect(Own().At(address), 0); }
 
 void BarrierArriveAt(uint32_t rank, uint32_t address) {
-  Require(rank < cluster_blocks, "a block of the cluster");
-  std::lock_guard<std::mutex> lock(cluster[rank].mutex);
-  cluster[rank].Expect(address, 0);
+  Require(rank < team.size(), "a block of the cluster");
+  Expect(team[rank]->At(address), 0);
 }
 
 void BarrierExpect(uint32_t address, uint32_t bytes) {
-  std::lock_guard<std::mutex> lock(own->mutex);
-  own->Expect(address, bytes);
+  Expect(Own().At(address), bytes);
 }
 
 void BarrierWait(uint32_t address, uint32_t parity) {
-  std::unique_lock<std::mutex> lock(own->mutex);
-  Barrier& barrier = own->At(address);
-  std::vector<PendingCopy>& bulk = own->bulk_copies[address];
+  Barrier& barrier = Own().At(address);
+  std::unique_lock<std::mutex> lock(barrier.mutex);
   const auto ended = [&] {
-    for (const PendingCopy& copy : bulk) {
+    for (const PendingCopy& copy : barrier.copies) {
       Perform(copy);
       barrier.bytes -= copy.bytes;
     }
-    if (!bulk.empty()) own->Advance(barrier);
-    bulk.clear();
+    if (!barrier.copies.empty()) barrier.Advance();
+    barrier.copies.clear();
     return barrier.phase != parity;
   };
-  Require(own->changed.wait_for(lock, kPatience, ended),
-          "a phase that does not end");
+  while (!ended()) barrier.waiters.Wait(lock, "a phase of an mbarrier");
 }
 
 void Copy(uint32_t to, const void* from, uint32_t bytes) {
-  copies.push_back({to, from, bytes});
+  Mine().copies.push_back({to, from, bytes});
 }
 
 void CopyBulk(uint32_t to, const void* from, uint32_t bytes, uint32_t barrier,
               uint32_t blocks) {
-  Require(blocks != 0 && blocks >> cluster_blocks == 0,
-          "blocks of the cluster");
-  for (uint32_t rank = 0; rank < cluster_blocks; rank++) {
+  Require(blocks != 0 && blocks >> team.size() == 0, "blocks of the cluster");
+  for (uint32_t rank = 0; rank < team.size(); rank++) {
     if ((blocks >> rank & 1) == 0) continue;
-    Block& block = cluster[rank];
-    std::lock_guard<std::mutex> lock(block.mutex);
-    block.At(barrier);
-    block.bulk_copies[barrier].push_back({to, from, bytes});
-    block.changed.notify_all();
+    Barrier& target = team[rank]->At(barrier);
+    std::lock_guard<std::mutex> lock(target.mutex);
+    target.copies.push_back({to, from, bytes});
+    target.waiters.WakeAll();
   }
 }
 
-uint32_t OwnBit() { return 1u << (own - cluster); }
+uint32_t OwnBit() { return 1u << blockIdx.x % team.size(); }
 
 void CommitCopies() {
-  copy_groups.push_back(copies);
-  copies.clear();
+  State& mine = Mine();
+  mine.copy_groups.push_back(mine.copies);
+  mine.copies.clear();
 }
 
 void WaitCopies(size_t pending) {
-  while (copy_groups.size() > pending) {
-    for (const PendingCopy& copy : copy_groups.front()) Perform(copy);
-    copy_groups.pop_front();
+  auto& groups = Mine().copy_groups;
+  while (groups.size() > pending) {
+    for (const PendingCopy& copy : groups.front()) Perform(copy);
+    groups.pop_front();
   }
 }
 
@@ -289,18 +329,19 @@ void FinishCopies() {
 }
 
 void Wgmma(float* d, uint32_t n, const uint32_t* a, uint64_t b) {
-  products.push_back({d, n, {{a[0], a[1], a[2], a[3]}}, b});
+  Mine().products.push_back({d, n, {{a[0], a[1], a[2], a[3]}}, b});
 }
 
 void WgmmaCommit() {
-  groups.push_back(products);
-  products.clear();
+  State& mine = Mine();
+  mine.groups.push_back(mine.products);
+  mine.products.clear();
 }
 
 // Rows g and g + 8 of a warp's a, of which each lane has brought its part.
 static void TakeRows(uint16_t (&row)[2][16]) {
-  const uint32_t g = threadIdx.x % 32 / 4;
-  const Operands* warp = own->operands[threadIdx.x / 32];
+  const uint32_t g = LaneIndex() / 4;
+  const Operands* warp = Own().operands[WarpIndex()];
   for (uint32_t r = 0; r < 2; r++) {
     for (uint32_t k = 0; k < 16; k++) {
       row[r][k] = Half(warp[g * 4 + k % 8 / 2].word[r + k / 8 * 2], k % 2);
@@ -309,13 +350,13 @@ static void TakeRows(uint16_t (&row)[2][16]) {
 }
 
 static void BringOperands(const uint32_t* a) {
-  std::memcpy(own->operands[threadIdx.x / 32][threadIdx.x % 32].word, a,
+  std::memcpy(Own().operands[WarpIndex()][LaneIndex()].word, a,
               sizeof(Operands));
 }
 
 void Mma(float* d, const uint32_t* a, const uint32_t* b) {
-  const uint32_t lane = threadIdx.x % 32;
-  Columns* warp = own->columns[threadIdx.x / 32];
+  const uint32_t lane = LaneIndex();
+  Columns* warp = Own().columns[WarpIndex()];
   BringOperands(a);
   std::memcpy(warp[lane].word, b, sizeof(Columns));
   SyncWarp();
@@ -335,7 +376,7 @@ void Mma(float* d, const uint32_t* a, const uint32_t* b) {
 }
 
 static void Multiply(float* d, uint32_t n, const uint32_t* a, uint64_t b) {
-  const uint32_t t = threadIdx.x % 4;
+  const uint32_t t = LaneIndex() % 4;
   BringOperands(a);
   SyncWarp();
   Require(b >> 62 == 1 && (b >> 32 & 0x3FFF) == 64, "a tile's descriptor");
@@ -347,7 +388,7 @@ static void Multiply(float* d, uint32_t n, const uint32_t* a, uint64_t b) {
     uint16_t other[16];
     for (uint32_t k = 0; k < 16; k++) {
       const uint32_t at = tile + column * 128 + k * 2;
-      std::memcpy(&other[k], shared + (at ^ (at >> 7 & 7) << 4), 2);
+      std::memcpy(&other[k], Self().shared + (at ^ (at >> 7 & 7) << 4), 2);
     }
     for (uint32_t r = 0; r < 2; r++) {
       float& sum = d[i / 2 * 4 + 2 * r + i % 2];
@@ -358,6 +399,7 @@ static void Multiply(float* d, uint32_t n, const uint32_t* a, uint64_t b) {
 }
 
 void WgmmaWait(size_t pending) {
+  auto& groups = Mine().groups;
   while (groups.size() > pending) {
     for (const Product& p : groups.front()) Multiply(p.d, p.n, p.a.word, p.b);
     groups.pop_front();

@@ -1,6 +1,7 @@
 // A GPU's blocks as threads of the host: the sources of CUDA kernels, compiled as
-// C++, run without a GPU. One cluster of blocks at a time, their threads side by side,
-// so that barriers, rings and indexes do what they do there; wgmma and mma.sync are the
+// C++, run without a GPU. One cluster of blocks at a time, or a whole cooperative grid,
+// their threads taking turns (fibers.h), so that barriers, rings and indexes do what they
+// do there; wgmma and mma.sync are the
 // host's model of a tensor-core step. What is asynchronous happens as late as it may: a
 // cp.async when its thread's arrival is due or its group is waited for, a bulk copy when
 // somebody waits for its barrier, a wgmma when its group is waited for.
@@ -37,31 +38,36 @@
 #define __host__
 #define __launch_bounds__(...)
 
-extern thread_local uint3 threadIdx, blockIdx;
 extern dim3 gridDim, blockDim;
 
 namespace emulation {
 
-// Shared memory of this thread's block: its address 0. What a kernel declares as an
-// extern array `memory` is a pointer to it here, by a macro: in such a file nothing else
-// may have that name.
-extern thread_local uint8_t* shared;
 constexpr uint32_t kSharedBytes = 232448;
-constexpr uint32_t kMaxCluster = 2;
 
-// Runs `body` as every thread of `blocks` blocks, one cluster after another.
-void Launch(uint32_t blocks, uint32_t threads, uint32_t cluster,
+// What a thread knows of itself.
+struct Thread {
+  uint3 thread, block;
+  uint8_t* shared;  // memory of its block: address 0
+};
+const Thread& Self();
+
+// Runs `body` as every thread of `blocks` blocks, `together` of them at a time: those of
+// a cluster, or all of a cooperative grid. A later block begins when no thread of the
+// earlier ones can go on.
+void Launch(uint32_t blocks, uint32_t threads, uint32_t together,
             const std::function<void()>& body);
 
 void SyncCluster();
+// The barrier of a cooperative grid, of which the first thread's token matters.
+uint32_t GridArrive();
+void GridWait(uint32_t token);
 void SyncThreads();
 void SyncWarp();
 void NamedBarrier(uint32_t name, uint32_t threads);
 uint32_t Shuffle(uint32_t value, uint32_t from);
 std::array<uint32_t, 32> OfAllLanes(uint32_t value);
 
-// mbarriers, by their address. A wait that nothing ends is a failure that says
-// which.
+// mbarriers, by their address.
 void BarrierInit(uint32_t address, uint32_t arrivals);
 void BarrierArrive(uint32_t address);
 void BarrierArriveAt(uint32_t rank,
@@ -93,6 +99,9 @@ void WgmmaWait(size_t pending);
 void Require(bool condition, const char* what);
 
 }  // namespace emulation
+
+#define threadIdx (emulation::Self().thread)
+#define blockIdx (emulation::Self().block)
 
 inline void __syncthreads() { emulation::SyncThreads(); }
 inline void __syncwarp() { emulation::SyncWarp(); }

@@ -1,5 +1,5 @@
-// group, the kernel of decode and verify, on a grid of one block gives the host kernel's
-// logits, ids, accumulators and y.
+// group, the kernel of decode and verify, gives the host kernel's logits, ids,
+// accumulators and y.
 
 #include <gtest/gtest.h>
 
@@ -20,6 +20,7 @@ struct Case {
   uint32_t hidden, inter, width, experts, topk, rows;
   int32_t live;
   bool routed;  // by the site's router; else ids from outside
+  uint32_t blocks;
 };
 
 class Group {
@@ -73,7 +74,7 @@ class Group {
     moep_args args;
     args.group = Args(out);
     if (!tapped) args.group.tap = {};
-    const moep_launch launch = {{1, 1}, 2, 0, shared_bytes};
+    const moep_launch launch = {{c_.blocks, 1}, 2, 0, shared_bytes};
     Launch(kernel, args, launch);
   }
 
@@ -146,13 +147,16 @@ TEST_P(EmulatedGroup, GivesTheHostsBits) {
 }
 
 // Through the ring and, where a width is no multiple of 256, without it; one row, all
-// of them, dead ones; two segments; with and without a shared expert. The last ones, of
-// multiples of 512, are bare where nothing is tapped.
+// of them, dead ones; two segments; with and without a shared expert; grids of one block
+// and of several, more than there are tiles of down. The last ones, of multiples of 512,
+// are bare where nothing is tapped.
 const Case kCases[] = {
-    {512, 256, 0, 6, 2, 1, 1, false},  {256, 256, 32, 6, 3, 8, 8, true},
-    {256, 256, 0, 9, 4, 5, 3, false},  {208, 80, 48, 6, 2, 3, 2, true},
-    {2304, 256, 16, 4, 2, 2, 2, true}, {256, 2304, 0, 3, 1, 5, 5, false},
-    {512, 512, 0, 6, 4, 2, 2, false},  {1024, 512, 0, 5, 2, 3, 2, false},
+    {512, 256, 0, 6, 2, 1, 1, false, 1},  {256, 256, 32, 6, 3, 8, 8, true, 1},
+    {256, 256, 0, 9, 4, 5, 3, false, 2},  {208, 80, 48, 6, 2, 3, 2, true, 1},
+    {80, 208, 48, 6, 2, 3, 2, true, 6},   {256, 256, 32, 6, 3, 8, 8, true, 5},
+    {2304, 256, 16, 4, 2, 2, 2, true, 2}, {256, 2304, 0, 3, 1, 5, 5, false, 1},
+    {512, 512, 0, 6, 4, 2, 2, false, 1},  {1024, 512, 0, 5, 2, 3, 2, false, 1},
+    {512, 512, 0, 6, 2, 4, 4, false, 3},
 };
 
 INSTANTIATE_TEST_SUITE_P(, EmulatedGroup, testing::ValuesIn(kCases),
@@ -160,7 +164,8 @@ INSTANTIATE_TEST_SUITE_P(, EmulatedGroup, testing::ValuesIn(kCases),
                            const Case& c = info.param;
                            return "Hidden" + std::to_string(c.hidden) +
                                   "Inter" + std::to_string(c.inter) + "Rows" +
-                                  std::to_string(c.rows);
+                                  std::to_string(c.rows) + "Blocks" +
+                                  std::to_string(c.blocks);
                          });
 
 }  // namespace

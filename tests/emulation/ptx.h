@@ -13,10 +13,9 @@
 #define MOEPLAN_KERNELS_WGMMA_RS_SM90_CUH_
 #define MOEPLAN_KERNELS_LAUNCH_CUH_
 
-#include <thread>
-
 #include "kernels/scalar.h"
 #include "tests/emulation/device.h"
+#include "tests/emulation/fibers.h"
 
 namespace moep {
 
@@ -58,7 +57,7 @@ void cp_async_wait_group() {
 
 inline uint32_t shared_address(const void* pointer) {
   return static_cast<uint32_t>(static_cast<const uint8_t*>(pointer) -
-                               emulation::shared);
+                               emulation::Self().shared);
 }
 template <typename T>
 T emulated_load(uint32_t address) {
@@ -66,7 +65,7 @@ T emulated_load(uint32_t address) {
                          address + sizeof(T) <= emulation::kSharedBytes,
                      "a load's address");
   T value;
-  std::memcpy(&value, emulation::shared + address, sizeof(T));
+  std::memcpy(&value, emulation::Self().shared + address, sizeof(T));
   return value;
 }
 template <typename T>
@@ -74,7 +73,7 @@ void emulated_store(uint32_t address, T value) {
   emulation::Require(address % sizeof(T) == 0 &&
                          address + sizeof(T) <= emulation::kSharedBytes,
                      "a store's address");
-  std::memcpy(emulation::shared + address, &value, sizeof(T));
+  std::memcpy(emulation::Self().shared + address, &value, sizeof(T));
 }
 inline uint4 ld_shared_v4(uint32_t address) {
   return emulated_load<uint4>(address);
@@ -135,7 +134,7 @@ inline uint32_t ld_global_nc_u8(const void* address) {
 }
 inline void prefetch_global_l2(const void*) {}
 inline uint32_t ld_volatile_shared_u32(const uint32_t* address) {
-  std::this_thread::yield();
+  emulation::Yield();
   return __atomic_load_n(address, __ATOMIC_SEQ_CST);
 }
 // Of the launch.
@@ -266,7 +265,8 @@ cudaError_t launch(void (*kernel)(Args), const Args& args,
                    const Blocks& blocks = {}) {
   emulation::Require(shared_bytes <= launch.shared_bytes, "shared memory");
   emulated_shared_bytes = static_cast<uint32_t>(shared_bytes);
-  emulation::Launch(launch.grid[0] * launch.grid[1], threads, blocks.cluster,
+  const uint32_t all = launch.grid[0] * launch.grid[1];
+  emulation::Launch(all, threads, blocks.cooperative ? all : blocks.cluster,
                     [&] { kernel(args); });
   return cudaSuccess;
 }
@@ -276,5 +276,13 @@ cudaError_t load(void (*)(Args)) {
 }
 
 }  // namespace moep
+
+// What a kernel declares as the extern array `memory` is its block's shared memory by a
+// macro of this function: in such a file nothing else may have that name.
+namespace {
+uint8_t (*block_memory())[] {
+  return reinterpret_cast<uint8_t(*)[]>(emulation::Self().shared);
+}
+}  // namespace
 
 #endif  // MOEPLAN_TESTS_EMULATION_PTX_H_
