@@ -8,7 +8,7 @@
 #include "kernels/mbarrier_sm90.cuh"
 #include "kernels/nvfp4_gemv.cuh"
 #include "kernels/scalar.h"
-#include "kernels/wgmma_rs_sm90.cuh"
+#include "kernels/wgmma_bf16_sm90.cuh"
 
 namespace moep {
 

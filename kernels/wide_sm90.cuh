@@ -16,7 +16,7 @@
 #include "kernels/mbarrier_sm90.cuh"
 #include "kernels/ptx_sm80.cuh"
 #include "kernels/tma_sm90.cuh"
-#include "kernels/wgmma_ss_sm90.cuh"
+#include "kernels/wgmma_bf16_sm90.cuh"
 
 namespace moep {
 
@@ -178,7 +178,7 @@ __device__ __forceinline__ void wide_multiply(WideRing<N>& ring,
     wgmma_fence();
 #pragma unroll
     for (uint32_t i = 0; i < kWideStageK / MOEP_STEP_K; i++) {
-      wgmma_m64k16_bf16(sum, a + i * kWgmmaStep, b + i * kWgmmaStep);
+      wgmma_bf16<N>(sum, a + i * kWgmmaStep, b + i * kWgmmaStep);
     }
     wgmma_commit_group();
     wgmma_wait_group<1>();

@@ -156,9 +156,8 @@ const void* StackOf(uint32_t index) {
   static std::vector<uint8_t*> stacks;
   constexpr size_t kGuard = 4096;
   while (stacks.size() <= index) {
-    void* memory =
-        mmap(nullptr, kGuard + kStackBytes, PROT_READ | PROT_WRITE,
-             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void* memory = mmap(nullptr, kGuard + kStackBytes, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED || mprotect(memory, kGuard, PROT_NONE) != 0) {
       std::perror("emulation: a stack");
       std::abort();

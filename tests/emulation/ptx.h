@@ -1,5 +1,5 @@
 // What kernels/ptx_sm80.cuh, mbarrier_sm90.cuh, tma_sm90.cuh, wgmma_sm90.cuh,
-// wgmma_rs_sm90.cuh and launch.cuh are to an emulated kernel: the functions of these
+// wgmma_bf16_sm90.cuh and launch.cuh are to an emulated kernel: the functions of these
 // files that the kernels of this folder call. Included before a kernel's source, it
 // takes their place.
 
@@ -10,7 +10,7 @@
 #define MOEPLAN_KERNELS_MBARRIER_SM90_CUH_
 #define MOEPLAN_KERNELS_TMA_SM90_CUH_
 #define MOEPLAN_KERNELS_WGMMA_SM90_CUH_
-#define MOEPLAN_KERNELS_WGMMA_RS_SM90_CUH_
+#define MOEPLAN_KERNELS_WGMMA_BF16_SM90_CUH_
 #define MOEPLAN_KERNELS_LAUNCH_CUH_
 
 #include "kernels/scalar.h"
@@ -231,7 +231,7 @@ void setmaxnreg_inc() {}
 template <int kRegisters>
 void setmaxnreg_dec() {}
 
-/* ---- wgmma_sm90.cuh, wgmma_rs_sm90.cuh ---- */
+/* ---- wgmma_sm90.cuh, wgmma_bf16_sm90.cuh ---- */
 
 inline uint64_t wgmma_descriptor(uint32_t address) {
   emulation::Require(address % 1024 == 0, "a tile's address");

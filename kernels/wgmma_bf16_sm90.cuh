@@ -1,9 +1,9 @@
-// wgmma with A in registers: [64, 16] times [16, N], bf16, float32 accumulators; see
-// wgmma_sm90.cuh. The numbers of operands are spelled out, since inline assembly has no
-// lists.
+// wgmma: [64, 16] times [16, N], bf16, float32 accumulators; b in shared memory, a there
+// or in registers; see wgmma_sm90.cuh. The numbers of operands are spelled out, since
+// inline assembly has no lists.
 
-#ifndef MOEPLAN_KERNELS_WGMMA_RS_SM90_CUH_
-#define MOEPLAN_KERNELS_WGMMA_RS_SM90_CUH_
+#ifndef MOEPLAN_KERNELS_WGMMA_BF16_SM90_CUH_
+#define MOEPLAN_KERNELS_WGMMA_BF16_SM90_CUH_
 
 #include "kernels/wgmma_sm90.cuh"
 
@@ -13,6 +13,10 @@ namespace moep {
 // mma_m16n8k16_bf16 gives it.
 template <int kN>
 __device__ void wgmma_bf16(float (&d)[kN / 2], const uint32_t* a, uint64_t b);
+
+// The same, a by its descriptor.
+template <int kN>
+__device__ void wgmma_bf16(float (&d)[kN / 2], uint64_t a, uint64_t b);
 
 #define MOEP_P4(a, b, c, d) "%" #a ", %" #b ", %" #c ", %" #d
 #define MOEP_D4(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
@@ -79,6 +83,24 @@ MOEP_WGMMA(232, MOEP_L116, 116, 117, 118, 119, 120, MOEP_D32(0), MOEP_D32(32),
 MOEP_WGMMA(256, MOEP_L128, 128, 129, 130, 131, 132, MOEP_D32(0), MOEP_D32(32),
            MOEP_D32(64), MOEP_D32(96))
 
+// n: columns; the names of d; the numbers of a and b among the operands; d.
+#define MOEP_WGMMA_SHARED(n, list, a_desc, b_desc, ...)                       \
+  template <>                                                                 \
+  __device__ __forceinline__ void wgmma_bf16<n>(float(&d)[n / 2], uint64_t a, \
+                                                uint64_t b) {                 \
+    asm volatile("wgmma.mma_async.sync.aligned.m64n" #n                       \
+                 "k16.f32.bf16.bf16 {" list "}, %" #a_desc ", %" #b_desc      \
+                 ", 1, 1, 1, 0, 0;"                                           \
+                 : __VA_ARGS__                                                \
+                 : "l"(a), "l"(b));                                           \
+  }
+
+MOEP_WGMMA_SHARED(64, MOEP_L32, 32, 33, MOEP_D32(0))
+MOEP_WGMMA_SHARED(128, MOEP_L64, 64, 65, MOEP_D32(0), MOEP_D32(32))
+MOEP_WGMMA_SHARED(256, MOEP_L128, 128, 129, MOEP_D32(0), MOEP_D32(32),
+                  MOEP_D32(64), MOEP_D32(96))
+
+#undef MOEP_WGMMA_SHARED
 #undef MOEP_WGMMA
 #undef MOEP_L128
 #undef MOEP_L116
@@ -101,4 +123,4 @@ MOEP_WGMMA(256, MOEP_L128, 128, 129, 130, 131, 132, MOEP_D32(0), MOEP_D32(32),
 
 }  // namespace moep
 
-#endif  // MOEPLAN_KERNELS_WGMMA_RS_SM90_CUH_
+#endif  // MOEPLAN_KERNELS_WGMMA_BF16_SM90_CUH_
