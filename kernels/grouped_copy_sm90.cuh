@@ -58,17 +58,42 @@ struct WeightBoxes {
   }
 };
 
-// Weights of a wide tile, by kWeightCopiers threads. A thread copies one chunk of every
-// 16th row.
-template <bool kUp, int kTile>
-struct WeightCopy {
-  static constexpr uint32_t kRow = kWideWeights / 2, kChunks = kRow / 16;
-  static constexpr uint32_t kApart = kWeightCopiers / kChunks;
+// What a thread copies of a unit's matrices: every kApart-th of their rows.
+template <bool kUp, int kTile, uint32_t kApart>
+struct ThreadRows {
   static constexpr uint32_t kRows = kMatrixRows<kUp, kTile> / kApart;
   static constexpr uint32_t kMatrices = kUp ? 2 : 1;
   const uint8_t*
       from[kMatrices];     // the unit's first rows, at the next stage's k
-  uint32_t offset[kRows];  // of the thread's chunks
+  uint32_t offset[kRows];  // of the thread's bytes
+
+  // bytes [rows, pitch] of each matrix, from the thread's first row and column on.
+  __device__ __forceinline__ void start(const moep_grouped_args& args,
+                                        const GroupedWork& unit,
+                                        const uint8_t* moep_nvfp4::*bytes,
+                                        uint32_t pitch, uint32_t row,
+                                        uint32_t column) {
+    const uint32_t first = first_row<kUp, kTile>(unit.tile);
+    const uint32_t last = last_row<kUp>(args) - first;
+#pragma unroll
+    for (uint32_t m = 0; m < kMatrices; m++) {
+      from[m] = warp_pointer(matrix_of<kUp>(args, unit, m).*bytes +
+                             uint64_t{first} * pitch);
+    }
+#pragma unroll
+    for (uint32_t i = 0; i < kRows; i++) {
+      const uint32_t own = row_after<kUp, kTile>(i * kApart + row);
+      offset[i] = min(own, last) * pitch + column;
+    }
+  }
+};
+
+// Weights of a wide tile, by kWeightCopiers threads: a chunk of each row in 16 bytes.
+template <bool kUp, int kTile>
+struct WeightCopy {
+  static constexpr uint32_t kRow = kWideWeights / 2, kChunks = kRow / 16;
+  static constexpr uint32_t kApart = kWeightCopiers / kChunks;
+  ThreadRows<kUp, kTile, kApart> rows;
 
   static __device__ __forceinline__ uint32_t row() {
     return threadIdx.x % kWeightCopiers / kChunks;
@@ -79,19 +104,8 @@ struct WeightCopy {
   __device__ __forceinline__ void start(const moep_grouped_args& args,
                                         const GroupedBlock& block,
                                         const GroupedWork& unit) {
-    const uint32_t pitch = block.k / 2;
-    const uint32_t first = first_row<kUp, kTile>(unit.tile);
-    const uint32_t last = last_row<kUp>(args) - first;
-#pragma unroll
-    for (uint32_t m = 0; m < kMatrices; m++) {
-      from[m] = warp_pointer(matrix_of<kUp>(args, unit, m).weight +
-                             uint64_t{first} * pitch);
-    }
-#pragma unroll
-    for (uint32_t i = 0; i < kRows; i++) {
-      const uint32_t own = row_after<kUp, kTile>(i * kApart + row());
-      offset[i] = min(own, last) * pitch + chunk() * 16;
-    }
+    rows.start(args, unit, &moep_nvfp4::weight, block.k / 2, row(),
+               chunk() * 16);
   }
   __device__ __forceinline__ void copy(const GroupedBlock& block, uint32_t k0,
                                        uint32_t stage) {
@@ -101,13 +115,13 @@ struct WeightCopy {
                         row() * kRow + chunk() * 16;
     const bool here = k0 + chunk() * 32 < block.k;
 #pragma unroll
-    for (uint32_t m = 0; m < kMatrices; m++) {
+    for (uint32_t m = 0; m < rows.kMatrices; m++) {
 #pragma unroll
-      for (uint32_t i = 0; i < kRows; i++) {
-        cp_async_16_or_zero(to + (m * kRows + i) * kApart * kRow,
-                            from[m] + offset[i], here, evict_first());
+      for (uint32_t i = 0; i < rows.kRows; i++) {
+        cp_async_16_or_zero(to + (m * rows.kRows + i) * kApart * kRow,
+                            rows.from[m] + rows.offset[i], here, evict_first());
       }
-      from[m] += kRow;
+      rows.from[m] += kRow;
     }
   }
 };
@@ -115,10 +129,7 @@ struct WeightCopy {
 // Scales, kScaleK a stage, by a warp: kScaleCopiers.
 template <bool kUp, int kTile>
 struct ScaleCopy {
-  static constexpr uint32_t kRows = kMatrixRows<kUp, kTile> / kScaleCopiers;
-  static constexpr uint32_t kMatrices = kUp ? 2 : 1;
-  const uint8_t* from[kMatrices];
-  uint32_t offset[kRows];
+  ThreadRows<kUp, kTile, kScaleCopiers> rows;
 
   static __device__ __forceinline__ uint32_t lane() {
     return threadIdx.x % kScaleCopiers;
@@ -126,30 +137,19 @@ struct ScaleCopy {
   __device__ __forceinline__ void start(const moep_grouped_args& args,
                                         const GroupedBlock& block,
                                         const GroupedWork& unit) {
-    const uint32_t pitch = block.k / 16;
-    const uint32_t first = first_row<kUp, kTile>(unit.tile);
-    const uint32_t last = last_row<kUp>(args) - first;
-#pragma unroll
-    for (uint32_t m = 0; m < kMatrices; m++) {
-      from[m] = warp_pointer(matrix_of<kUp>(args, unit, m).scale +
-                             uint64_t{first} * pitch);
-    }
-#pragma unroll
-    for (uint32_t i = 0; i < kRows; i++) {
-      const uint32_t own = row_after<kUp, kTile>(i * kScaleCopiers + lane());
-      offset[i] = min(own, last) * pitch;
-    }
+    rows.start(args, unit, &moep_nvfp4::scale, block.k / 16, lane(), 0);
   }
   __device__ __forceinline__ void copy(const GroupedBlock& block, uint32_t k0,
                                        uint32_t stage) {
     const uint32_t to = block.scales.address(stage) + lane() * kScaleRow;
     const uint32_t bytes = min(block.k - k0, kScaleK) / 16;
 #pragma unroll
-    for (uint32_t m = 0; m < kMatrices; m++) {
+    for (uint32_t m = 0; m < rows.kMatrices; m++) {
 #pragma unroll
-      for (uint32_t i = 0; i < kRows; i++) {
-        const uint32_t place = to + (m * kRows + i) * kScaleCopiers * kScaleRow;
-        const uint8_t* at = from[m] + offset[i];
+      for (uint32_t i = 0; i < rows.kRows; i++) {
+        const uint32_t place =
+            to + (m * rows.kRows + i) * kScaleCopiers * kScaleRow;
+        const uint8_t* at = rows.from[m] + rows.offset[i];
         if (block.k % kScaleK == 0) {
           cp_async_16(place, at);
         } else {
@@ -157,7 +157,7 @@ struct ScaleCopy {
           for (uint32_t b = 0; b < bytes; b += 4) cp_async_4(place + b, at + b);
         }
       }
-      from[m] += kScaleRow;
+      rows.from[m] += kScaleRow;
     }
   }
 };
