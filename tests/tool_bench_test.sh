@@ -4,38 +4,7 @@
 # Usage: tool_bench_test.sh TOOL CASES_FOLDER
 set -uo pipefail
 
-tool=$1
-work=$(mktemp -d "${TEST_TMPDIR:-/tmp}/tool_bench_test.XXXXXX")
-trap 'rm -rf "$work"' EXIT
-failures=0
-
-fail() {
-  echo "FAILED: $*"
-  head -c 2000 "$work/out" "$work/err"
-  failures=$((failures + 1))
-}
-
-# run STATUS ARGUMENT...: runs the tool and checks its exit status.
-run() {
-  local wanted=$1 status=0
-  shift
-  what="moeplan $*"
-  "$tool" "$@" >"$work/out" 2>"$work/err" || status=$?
-  [ "$status" -eq "$wanted" ] || fail "$what: status $status, not $wanted"
-}
-
-says() { grep -qF -- "$1" "$work/out" || fail "$what: no \"$1\" on stdout"; }
-
-# refuse STATUS TEXT ARGUMENT...: one sentence with TEXT, nothing on stdout.
-refuse() {
-  local wanted=$1 text=$2
-  shift 2
-  run "$wanted" "$@"
-  [ ! -s "$work/out" ] || fail "$what: something on stdout"
-  [ "$(wc -l <"$work/err")" -eq 1 ] || fail "$what: not one line on stderr"
-  grep -q '^cannot ' "$work/err" || fail "$what: does not say \"cannot\""
-  grep -qF -- "$text" "$work/err" || fail "$what: does not say \"$text\""
-}
+. "$(dirname "${BASH_SOURCE[0]}")/tool_checks.sh"
 
 # check EXPRESSIONS: Python assertions over the report r and its results by rows.
 check() {

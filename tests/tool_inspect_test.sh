@@ -4,32 +4,12 @@
 # Usage: tool_inspect_test.sh TOOL CASES_FOLDER
 set -uo pipefail
 
-tool=$1
+. "$(dirname "${BASH_SOURCE[0]}")/tool_checks.sh"
+
 cases=$2
-work=$(mktemp -d "${TEST_TMPDIR:-/tmp}/tool_inspect_test.XXXXXX")
-trap 'rm -rf "$work"' EXIT
-failures=0
 small=$cases/glm53_noren.safetensors
 dense=model.layers.0.mlp
 routed=model.layers.3.mlp
-
-fail() {
-  echo "FAILED: $*"
-  head -c 2000 "$work/out" "$work/err"
-  failures=$((failures + 1))
-}
-
-# run STATUS ARGUMENT...: runs the tool and checks its exit status.
-run() {
-  local wanted=$1 status=0
-  shift
-  what="moeplan $*"
-  timeout 60 "$tool" "$@" >"$work/out" 2>"$work/err" || status=$?
-  [ "$status" -eq "$wanted" ] || fail "$what: status $status, not $wanted"
-}
-
-says() { grep -qF -- "$1" "$work/out" || fail "$what: no \"$1\" on stdout"; }
-quiet() { [ ! -s "$work/err" ] || fail "$what: something on stderr"; }
 
 # problems N: so many lines say what is wrong, and one sentence says how many.
 problems() {

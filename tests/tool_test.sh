@@ -4,42 +4,10 @@
 # tool_inspect_test.sh and tool_plan_test.sh have the other commands.
 set -uo pipefail
 
-tool=$1
+. "$(dirname "${BASH_SOURCE[0]}")/tool_checks.sh"
+
 cases=$2
-work=$(mktemp -d "${TEST_TMPDIR:-/tmp}/tool_test.XXXXXX")
-trap 'rm -rf "$work"' EXIT
-failures=0
 small=$cases/glm53_noren.safetensors
-
-fail() {
-  echo "FAILED: $*"
-  head -c 2000 "$work/out" "$work/err"
-  failures=$((failures + 1))
-}
-
-# run STATUS ARGUMENT...: runs the tool and checks its exit status.
-run() {
-  local wanted=$1 status=0
-  shift
-  what="moeplan $*"
-  "$tool" "$@" >"$work/out" 2>"$work/err" || status=$?
-  [ "$status" -eq "$wanted" ] || fail "$what: status $status, not $wanted"
-}
-
-# refuse STATUS TEXT ARGUMENT...: one sentence with TEXT, nothing on stdout.
-refuse() {
-  local wanted=$1 text=$2
-  shift 2
-  run "$wanted" "$@"
-  [ ! -s "$work/out" ] || fail "$what: something on stdout"
-  [ "$(wc -l <"$work/err")" -eq 1 ] || fail "$what: not one line on stderr"
-  grep -q '^cannot ' "$work/err" || fail "$what: does not say \"cannot\""
-  grep -qF -- "$text" "$work/err" || fail "$what: does not say \"$text\""
-}
-
-says() { grep -qF -- "$1" "$work/out" || fail "$what: no \"$1\" on stdout"; }
-omits() { ! grep -qF -- "$1" "$work/out" || fail "$what: \"$1\" on stdout"; }
-quiet() { [ ! -s "$work/err" ] || fail "$what: something on stderr"; }
 
 # check_json SITES ROW_COUNTS: every pair is there, compared and passed.
 check_json() {
@@ -78,10 +46,8 @@ header = json.loads(data[8:8 + length])
 body = data[8 + length:]
 expert = "model.layers.3.mlp.experts.5."
 
-
 def begin(name):
     return header[name]["data_offsets"][0]
-
 
 if kind == "nan":
     body[begin(expert + "up_proj.weight_scale") + 3] = 0x7F
