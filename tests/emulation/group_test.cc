@@ -3,9 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <random>
 #include <string>
+#include <vector>
 
 #include "tests/emulation/site.h"
 
@@ -159,13 +161,40 @@ const Case kCases[] = {
     {512, 512, 0, 6, 2, 4, 4, false, 3},
 };
 
-INSTANTIATE_TEST_SUITE_P(, EmulatedGroup, testing::ValuesIn(kCases),
-                         [](const testing::TestParamInfo<Case>& info) {
-                           const Case& c = info.param;
-                           return "Hidden" + std::to_string(c.hidden) +
-                                  "Inter" + std::to_string(c.inter) + "Rows" +
-                                  std::to_string(c.rows) + "Blocks" +
-                                  std::to_string(c.blocks);
-                         });
+std::string Name(const testing::TestParamInfo<Case>& info) {
+  const Case& c = info.param;
+  return "Hidden" + std::to_string(c.hidden) + "Inter" +
+         std::to_string(c.inter) + "Rows" + std::to_string(c.rows) + "Blocks" +
+         std::to_string(c.blocks);
+}
+
+INSTANTIATE_TEST_SUITE_P(, EmulatedGroup, testing::ValuesIn(kCases), Name);
+
+std::vector<Case> RandomCases() {
+  std::mt19937 random(6);
+  const auto up_to = [&](uint32_t most) {
+    return static_cast<uint32_t>(random() % most) + 1;
+  };
+  std::vector<Case> cases;
+  for (uint32_t i = 0; i < 12; i++) {
+    const uint32_t unit = i % 3 == 0 ? 16 : i % 3 == 1 ? 256 : 512;
+    const uint32_t most = unit == 16 ? 40 : 2;
+    Case c = {};
+    c.hidden = unit * up_to(most);
+    c.inter = unit * up_to(most);
+    c.width = unit == 512 ? 0 : 16 * (up_to(6) - 1);
+    c.experts = up_to(9);
+    c.topk = up_to(std::min(c.experts, 4u));
+    c.rows = up_to(8);
+    c.live = static_cast<int32_t>(up_to(c.rows + 1) - 1);
+    c.routed = unit != 512 && random() % 2 == 0;
+    c.blocks = up_to(5);
+    cases.push_back(c);
+  }
+  return cases;
+}
+
+INSTANTIATE_TEST_SUITE_P(Random, EmulatedGroup,
+                         testing::ValuesIn(RandomCases()), Name);
 
 }  // namespace

@@ -3,8 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <random>
+#include <string>
 #include <vector>
 
 #include "kernels/tile_order.h"
@@ -264,13 +266,38 @@ const Case kCases[] = {
     {64, 2112, 2, 1, 10, 16, 1, Skew::kEven},
 };
 
-INSTANTIATE_TEST_SUITE_P(, EmulatedPrefill, testing::ValuesIn(kCases),
-                         [](const testing::TestParamInfo<Case>& info) {
-                           const Case& c = info.param;
-                           return "Hidden" + std::to_string(c.hidden) +
-                                  "Inter" + std::to_string(c.inter) + "Tile" +
-                                  std::to_string(c.tile) + "Rows" +
-                                  std::to_string(c.rows);
-                         });
+std::string Name(const testing::TestParamInfo<Case>& info) {
+  const Case& c = info.param;
+  return "Hidden" + std::to_string(c.hidden) + "Inter" +
+         std::to_string(c.inter) + "Tile" + std::to_string(c.tile) + "Rows" +
+         std::to_string(c.rows);
+}
+
+INSTANTIATE_TEST_SUITE_P(, EmulatedPrefill, testing::ValuesIn(kCases), Name);
+
+std::vector<Case> RandomCases() {
+  std::mt19937 random(5);
+  const auto up_to = [&](uint32_t most) {
+    return static_cast<uint32_t>(random() % most) + 1;
+  };
+  std::vector<Case> cases;
+  for (const uint32_t tile : {8u, 16u, 32u, 48u, 64u, 80u, 96u, 128u, 256u}) {
+    Case c = {};
+    c.hidden = 64 * up_to(8);
+    c.inter = 64 * up_to(6);
+    c.experts = up_to(7);
+    c.topk = up_to(std::min(c.experts, 3u));
+    c.rows = up_to(2 * tile);
+    c.tile = tile;
+    c.blocks = up_to(6);
+    c.skew = random() % 2 == 0 ? Skew::kEven : Skew::kUnfilled;
+    c.shared = random() % 2 == 0;
+    cases.push_back(c);
+  }
+  return cases;
+}
+
+INSTANTIATE_TEST_SUITE_P(Random, EmulatedPrefill,
+                         testing::ValuesIn(RandomCases()), Name);
 
 }  // namespace
