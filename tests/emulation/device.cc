@@ -1,98 +1,16 @@
 #include "tests/emulation/device.h"
 
-#include <atomic>
 #include <cstdio>
 #include <cstdlib>
-#include <deque>
 #include <memory>
-#include <mutex>
 #include <vector>
 
-#include "tests/emulation/fibers.h"
-#include "tests/emulation/meeting.h"
-
-extern "C" {
-#include "kernels/host/step.h"
-}
+#include "tests/emulation/block.h"
 
 dim3 gridDim, blockDim;
 
 namespace emulation {
 namespace {
-
-constexpr uint32_t kWarps = 32;
-
-struct Operands {
-  uint32_t word[4];
-};
-
-// b of an mma, as Operands its a.
-struct Columns {
-  uint32_t word[2];
-};
-
-struct PendingCopy {
-  uint32_t to;
-  const void* from;
-  uint32_t bytes;
-};
-
-// An mbarrier and the bulk copies that complete on it.
-struct Barrier {
-  uint32_t arrivals, pending, phase = 0;
-  int64_t bytes = 0;
-  std::vector<PendingCopy> copies;
-  Waiters waiters;
-  std::mutex mutex;  // for all of it
-
-  void Expect(uint32_t more_bytes) {
-    Require(pending > 0, "more arrivals than the barrier has");
-    bytes += more_bytes;
-    pending--;
-    Advance();
-  }
-  void Advance() {
-    if (pending != 0 || bytes != 0) return;
-    phase ^= 1;
-    pending = arrivals;
-    waiters.WakeAll();
-  }
-};
-
-struct Product {
-  float* d;
-  uint32_t n;
-  Operands a;  // the compiler keeps registers until a wgmma has read them
-  uint64_t b;
-};
-
-struct Block {
-  alignas(1024) uint8_t memory[kSharedBytes];
-  Meeting all, warp[kWarps], named[16];
-  uint32_t shuffled[kWarps][32];
-  Operands operands[kWarps][32];
-  Columns columns[kWarps][32];
-  std::unique_ptr<Barrier> barriers[kSharedBytes / 8];
-  std::atomic<uint32_t> running;  // threads
-
-  Barrier& At(uint32_t address) {
-    Require(running.load(std::memory_order_relaxed) != 0,
-            "a block that has ended");
-    Require(address % 8 == 0 && address < kSharedBytes, "a barrier's address");
-    Barrier* barrier = barriers[address / 8].get();
-    Require(barrier != nullptr, "a barrier that is not initialised");
-    return *barrier;
-  }
-};
-
-// What is one thread's alone.
-struct State : Thread {
-  Block* own;
-  std::vector<PendingCopy> copies;
-  std::deque<std::vector<PendingCopy>> copy_groups;
-  std::vector<Product> products;
-  std::deque<std::vector<Product>> groups;
-};
 
 // The blocks at work: a cluster, or a cooperative grid.
 std::vector<std::unique_ptr<Block>> team;
@@ -100,27 +18,26 @@ std::vector<State> states;
 Meeting team_meeting;
 std::unique_ptr<SplitMeeting> grid_meeting;
 
-State& Mine() { return states[FiberIndex()]; }
-Block& Own() { return *Mine().own; }
-uint32_t WarpIndex() { return Mine().thread.x / 32; }
-uint32_t LaneIndex() { return Mine().thread.x % 32; }
+// From its issue on a copy may write.
+void Poison(uint8_t* memory, const PendingCopy& copy) {
+  std::memset(memory + copy.to, 0xFF, copy.bytes);
+}
 
 void Perform(const PendingCopy& copy) {
   std::memcpy(Self().shared + copy.to, copy.from, copy.bytes);
 }
 
-uint16_t Half(uint32_t word, uint32_t which) {
-  return static_cast<uint16_t>(word >> (16 * which));
-}
-
 }  // namespace
 
+State& Mine() { return states[FiberIndex()]; }
 const Thread& Self() { return Mine(); }
 
 void Require(bool condition, const char* what) {
   if (condition) return;
-  std::fprintf(stderr, "emulation: %s (block %u, thread %u)\n", what,
-               blockIdx.x, threadIdx.x);
+  std::fprintf(stderr, "emulation: %s\n", what);
+  if (InFiber()) {
+    std::fprintf(stderr, "  in block %u, thread %u\n", blockIdx.x, threadIdx.x);
+  }
   std::abort();
 }
 
@@ -174,9 +91,12 @@ void Launch(uint32_t blocks, uint32_t threads, uint32_t together,
   }
 }
 
-void SyncCluster() {
-  team_meeting.Wait(static_cast<uint32_t>(team.size()) * blockDim.x);
+static uint32_t ClusterSize() {
+  Require(team.size() <= kMaxCluster, "a cluster");
+  return static_cast<uint32_t>(team.size());
 }
+
+void SyncCluster() { team_meeting.Wait(ClusterSize() * blockDim.x); }
 void SyncThreads() { Own().all.Wait(blockDim.x); }
 void SyncWarp() { Own().warp[WarpIndex()].Wait(32); }
 void NamedBarrier(uint32_t name, uint32_t threads) {
@@ -200,31 +120,33 @@ uint32_t Shuffle(uint32_t value, uint32_t from) {
 }
 
 std::array<uint32_t, 32> OfAllLanes(uint32_t value) {
+  Unseen unseen;
   uint32_t* lanes = Own().shuffled[WarpIndex()];
   lanes[LaneIndex()] = value;
-  SyncWarp();
+  MeetWarp();
   std::array<uint32_t, 32> all;
   std::copy_n(lanes, 32, all.begin());
-  SyncWarp();
+  MeetWarp();
   return all;
 }
 
 void BarrierInit(uint32_t address, uint32_t arrivals) {
   Require(address % 8 == 0 && address < kSharedBytes, "a barrier's address");
-  auto barrier = std::make_unique<Barrier>();
+  auto& barrier = Own().barriers[address / 8];
+  Require(barrier == nullptr, "a barrier that is initialised twice");
+  barrier = std::make_unique<Barrier>();
   barrier->arrivals = barrier->pending = arrivals;
-  Own().barriers[address / 8] = std::move(barrier);
 }
 
 static void Expect(Barrier& barrier, uint32_t bytes) {
-  std::lock_guard<std::mutex> lock(barrier.mutex);
+  Release(barrier.arrived + barrier.Phase());
   barrier.Expect(bytes);
 }
 
 void BarrierArrive(uint32_t address) { Expect(Own().At(address), 0); }
 
 void BarrierArriveAt(uint32_t rank, uint32_t address) {
-  Require(rank < team.size(), "a block of the cluster");
+  Require(rank < ClusterSize(), "a block of the cluster");
   Expect(team[rank]->At(address), 0);
 }
 
@@ -234,36 +156,39 @@ void BarrierExpect(uint32_t address, uint32_t bytes) {
 
 void BarrierWait(uint32_t address, uint32_t parity) {
   Barrier& barrier = Own().At(address);
-  std::unique_lock<std::mutex> lock(barrier.mutex);
-  const auto ended = [&] {
-    for (const PendingCopy& copy : barrier.copies) {
-      Perform(copy);
-      barrier.bytes -= copy.bytes;
+  PendingCopy copy;
+  while (barrier.Phase() == parity) {
+    if (!barrier.Take(&copy)) {
+      barrier.WaitForChange();
+      continue;
     }
-    if (!barrier.copies.empty()) barrier.Advance();
-    barrier.copies.clear();
-    return barrier.phase != parity;
-  };
-  while (!ended()) barrier.waiters.Wait(lock, "a phase of an mbarrier");
+    Acquire(&barrier.issued);
+    Perform(copy);
+    Release(barrier.arrived + parity);
+    barrier.End(copy);
+  }
+  Acquire(barrier.arrived + parity);
 }
 
 void Copy(uint32_t to, const void* from, uint32_t bytes) {
-  Mine().copies.push_back({to, from, bytes});
+  const PendingCopy copy = {to, from, bytes};
+  Poison(Self().shared, copy);
+  Mine().copies.push_back(copy);
 }
 
 void CopyBulk(uint32_t to, const void* from, uint32_t bytes, uint32_t barrier,
               uint32_t blocks) {
-  Require(blocks != 0 && blocks >> team.size() == 0, "blocks of the cluster");
-  for (uint32_t rank = 0; rank < team.size(); rank++) {
+  Require(blocks != 0 && blocks >> ClusterSize() == 0, "blocks of the cluster");
+  for (uint32_t rank = 0; rank < ClusterSize(); rank++) {
     if ((blocks >> rank & 1) == 0) continue;
+    const PendingCopy copy = {to, from, bytes};
     Barrier& target = team[rank]->At(barrier);
-    std::lock_guard<std::mutex> lock(target.mutex);
-    target.copies.push_back({to, from, bytes});
-    target.waiters.WakeAll();
+    Poison(team[rank]->memory, copy);
+    target.Issue(copy);
   }
 }
 
-uint32_t OwnBit() { return 1u << blockIdx.x % team.size(); }
+uint32_t OwnBit() { return 1u << blockIdx.x % ClusterSize(); }
 
 void CommitCopies() {
   State& mine = Mine();
@@ -282,84 +207,6 @@ void WaitCopies(size_t pending) {
 void FinishCopies() {
   CommitCopies();
   WaitCopies(0);
-}
-
-void Wgmma(float* d, uint32_t n, const uint32_t* a, uint64_t b) {
-  Mine().products.push_back({d, n, {{a[0], a[1], a[2], a[3]}}, b});
-}
-
-void WgmmaCommit() {
-  State& mine = Mine();
-  mine.groups.push_back(mine.products);
-  mine.products.clear();
-}
-
-// Rows g and g + 8 of a warp's a, of which each lane has brought its part.
-static void TakeRows(uint16_t (&row)[2][16]) {
-  const uint32_t g = LaneIndex() / 4;
-  const Operands* warp = Own().operands[WarpIndex()];
-  for (uint32_t r = 0; r < 2; r++) {
-    for (uint32_t k = 0; k < 16; k++) {
-      row[r][k] = Half(warp[g * 4 + k % 8 / 2].word[r + k / 8 * 2], k % 2);
-    }
-  }
-}
-
-static void BringOperands(const uint32_t* a) {
-  std::memcpy(Own().operands[WarpIndex()][LaneIndex()].word, a,
-              sizeof(Operands));
-}
-
-void Mma(float* d, const uint32_t* a, const uint32_t* b) {
-  const uint32_t lane = LaneIndex();
-  Columns* warp = Own().columns[WarpIndex()];
-  BringOperands(a);
-  std::memcpy(warp[lane].word, b, sizeof(Columns));
-  SyncWarp();
-  uint16_t row[2][16], column[16];
-  TakeRows(row);
-  for (uint32_t c = 0; c < 2; c++) {
-    for (uint32_t k = 0; k < 16; k++) {
-      column[k] =
-          Half(warp[(lane % 4 * 2 + c) * 4 + k % 8 / 2].word[k / 8], k % 2);
-    }
-    for (uint32_t r = 0; r < 2; r++) {
-      float& sum = d[2 * r + c];
-      sum = moep_step(&moep_step_sm90, row[r], column, sum);
-    }
-  }
-  SyncWarp();
-}
-
-static void Multiply(float* d, uint32_t n, const uint32_t* a, uint64_t b) {
-  const uint32_t t = LaneIndex() % 4;
-  BringOperands(a);
-  SyncWarp();
-  Require(b >> 62 == 1 && (b >> 32 & 0x3FFF) == 64, "a tile's descriptor");
-  const uint32_t tile = static_cast<uint32_t>(b & 0x3FFF) << 4;
-  uint16_t row[2][16];
-  TakeRows(row);
-  for (uint32_t i = 0; i < n / 4; i++) {
-    const uint32_t column = i / 2 * 8 + 2 * t + i % 2;
-    uint16_t other[16];
-    for (uint32_t k = 0; k < 16; k++) {
-      const uint32_t at = tile + column * 128 + k * 2;
-      std::memcpy(&other[k], Self().shared + (at ^ (at >> 7 & 7) << 4), 2);
-    }
-    for (uint32_t r = 0; r < 2; r++) {
-      float& sum = d[i / 2 * 4 + 2 * r + i % 2];
-      sum = moep_step(&moep_step_sm90, row[r], other, sum);
-    }
-  }
-  SyncWarp();
-}
-
-void WgmmaWait(size_t pending) {
-  auto& groups = Mine().groups;
-  while (groups.size() > pending) {
-    for (const Product& p : groups.front()) Multiply(p.d, p.n, p.a.word, p.b);
-    groups.pop_front();
-  }
 }
 
 }  // namespace emulation

@@ -1,10 +1,12 @@
-// A GPU's blocks as threads of the host: the sources of CUDA kernels, compiled as
-// C++, run without a GPU. One cluster of blocks at a time, or a whole cooperative grid,
-// their threads taking turns (fibers.h), so that barriers, rings and indexes do what they
-// do there; wgmma and mma.sync are the
-// host's model of a tensor-core step. What is asynchronous happens as late as it may: a
-// cp.async when its thread's arrival is due or its group is waited for, a bulk copy when
-// somebody waits for its barrier, a wgmma when its group is waited for.
+// A GPU's blocks as fibers: the sources of CUDA kernels, compiled as C++, run without a
+// GPU. One cluster of blocks at a time, or a whole cooperative grid, their threads taking
+// turns (fibers.h), so that barriers, rings and indexes do what they do there; wgmma and
+// mma.sync are the host's model of a tensor-core step. What is asynchronous ends as late
+// as it may: a cp.async when its thread's arrival is due or its group is waited for, a
+// bulk copy when somebody waits for its barrier, a wgmma when its group is waited for.
+// It begins at once: a copy's target is undefined from its issue on, and what a wgmma
+// reads must be there. Under TSan only what orders memory there does: no shuffle and no
+// mma, though a fence is one with the atomics around it.
 
 #ifndef MOEPLAN_TESTS_EMULATION_DEVICE_H_
 #define MOEPLAN_TESTS_EMULATION_DEVICE_H_

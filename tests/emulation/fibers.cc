@@ -15,6 +15,12 @@ __attribute__((weak)) void __sanitizer_start_switch_fiber(void** fake_stack,
 __attribute__((weak)) void __sanitizer_finish_switch_fiber(void* fake_stack,
                                                            const void** bottom,
                                                            size_t* size);
+__attribute__((weak)) void __asan_unpoison_memory_region(const volatile void*,
+                                                         size_t size);
+__attribute__((weak)) void __tsan_acquire(void* place);
+__attribute__((weak)) void __tsan_release(void* place);
+__attribute__((weak)) void __tsan_ignore_thread_begin(void);
+__attribute__((weak)) void __tsan_ignore_thread_end(void);
 __attribute__((weak)) void* __tsan_get_current_fiber(void);
 __attribute__((weak)) void* __tsan_create_fiber(unsigned flags);
 __attribute__((weak)) void __tsan_destroy_fiber(void* fiber);
@@ -45,28 +51,30 @@ constexpr unsigned kNoSync = 1;  // __tsan_switch_to_fiber_no_sync
 
 struct Turns {
   Fiber main = {};
-  Fiber* running;
-  Fiber *first, *last;  // who can go on
+  Fiber* running;  // null: no fibers
+  Fiber* first;    // who can go on
+  Fiber* last;
   Fiber* fibers;
   const std::function<void(uint32_t)>* body;
   uint32_t count, group, begun, ended;
   uint64_t in_vain;  // turns since somebody was woken
-  uint32_t random = 1;
+  uint32_t random;
 };
 Turns turns;
-// Held at the end of each fiber and then by who began them: what they wrote is there.
-std::mutex ends;
+char ends;  // released by each
 
 void Entry();
 
 [[noreturn]] UNSEEN void Stuck(const char* how) {
   std::fprintf(stderr, "emulation: %s\n", how);
-  uint32_t named = 0;
+  uint32_t waiting = 0;
   for (uint32_t i = 0; i < turns.count; i++) {
     const char* what = turns.fibers[i].waits_for;
-    if (what == nullptr || named++ >= 8) continue;
-    std::fprintf(stderr, "  thread %u waits for %s\n", i, what);
+    if (what == nullptr || waiting++ >= 8) continue;
+    std::fprintf(stderr, "  block %u, thread %u waits for %s\n",
+                 i / turns.group, i % turns.group, what);
   }
+  std::fprintf(stderr, "  %u wait in all\n", waiting);
   std::abort();
 }
 
@@ -107,13 +115,13 @@ UNSEEN Fiber* Next() {
   return fiber;
 }
 
-UNSEEN void SwitchTo(Fiber* to, bool for_good) {
+// fake_stack: where ASan keeps the one that is left; null: it is left for good.
+UNSEEN void SwitchTo(Fiber* to, void** fake_stack) {
   Fiber* from = turns.running;
   if (to == from) return;
   turns.running = to;
   if (__sanitizer_start_switch_fiber != nullptr) {
-    __sanitizer_start_switch_fiber(for_good ? nullptr : &from->fake_stack,
-                                   to->stack, to->stack_bytes);
+    __sanitizer_start_switch_fiber(fake_stack, to->stack, to->stack_bytes);
   }
   if (__tsan_switch_to_fiber != nullptr) {
     __tsan_switch_to_fiber(to->of_tsan, kNoSync);
@@ -123,6 +131,8 @@ UNSEEN void SwitchTo(Fiber* to, bool for_good) {
     __sanitizer_finish_switch_fiber(from->fake_stack, nullptr, nullptr);
   }
 }
+
+UNSEEN void LetNextRun() { SwitchTo(Next(), &turns.running->fake_stack); }
 
 UNSEEN Fiber* Begin() {
   if (__sanitizer_finish_switch_fiber != nullptr) {
@@ -134,20 +144,18 @@ UNSEEN Fiber* Begin() {
       turns.main.stack_bytes = size;
     }
   }
-  // ASan forgets what it knows of a stack of this size at each switch.
-  turns.running->context.uc_stack.ss_size = 0;
   return turns.running;
 }
 
 UNSEEN void End() {
   turns.ended++;
   turns.in_vain = 0;
-  SwitchTo(Next(), true);
+  SwitchTo(Next(), nullptr);
 }
 
 void Entry() {
   (*turns.body)(Begin()->index);
-  std::unique_lock<std::mutex>(ends).unlock();
+  Release(&ends);
   End();
 }
 
@@ -175,6 +183,11 @@ void Prepare(uint32_t index, Fiber* fiber) {
   fiber->context.uc_stack.ss_sp = const_cast<void*>(fiber->stack);
   fiber->context.uc_stack.ss_size = kStackBytes;
   makecontext(&fiber->context, Entry, 0);
+  // Of a stack of known size ASan forgets what it knows at each switch.
+  fiber->context.uc_stack.ss_size = 0;
+  if (__asan_unpoison_memory_region != nullptr) {
+    __asan_unpoison_memory_region(fiber->stack, kStackBytes);
+  }
   // What was written before is there for the fiber.
   if (__tsan_create_fiber != nullptr) fiber->of_tsan = __tsan_create_fiber(0);
 }
@@ -192,35 +205,38 @@ void RunFibers(uint32_t count, uint32_t group,
   turns.group = group;
   turns.begun = turns.ended = 0;
   turns.in_vain = 0;
+  turns.random = 1;
   for (uint32_t i = 0; i < count; i++) Prepare(i, &fibers[i]);
   if (__tsan_get_current_fiber != nullptr) {
     turns.main.of_tsan = __tsan_get_current_fiber();
   }
-  if (count != 0) SwitchTo(Next(), false);
-  std::lock_guard<std::mutex> lock(ends);
+  if (count != 0) LetNextRun();
+  turns.running = nullptr;
+  Acquire(&ends);
   if (__tsan_destroy_fiber != nullptr) {
     for (const Fiber& fiber : fibers) __tsan_destroy_fiber(fiber.of_tsan);
   }
 }
 
 UNSEEN uint32_t FiberIndex() { return turns.running->index; }
+UNSEEN bool InFiber() { return turns.running != nullptr; }
 
 UNSEEN void Yield() {
+  Fiber* fiber = turns.running;
+  fiber->waits_for = "memory to change";
   turns.in_vain++;
-  PushBack(turns.running);
-  SwitchTo(Next(), false);
+  PushBack(fiber);
+  LetNextRun();
+  fiber->waits_for = nullptr;
 }
 
-UNSEEN void Waiters::Wait(std::unique_lock<std::mutex>& lock,
-                          const char* what) {
+UNSEEN void Waiters::Wait(const char* what) {
   Fiber* fiber = turns.running;
   fiber->waits_for = what;
   fiber->next = first_;
   first_ = fiber;
-  lock.unlock();
-  SwitchTo(Next(), false);
+  LetNextRun();
   fiber->waits_for = nullptr;
-  lock.lock();
 }
 
 UNSEEN void Waiters::WakeAll() {
@@ -230,6 +246,20 @@ UNSEEN void Waiters::WakeAll() {
     first_ = fiber->next;
     Push(fiber);
   }
+}
+
+void Release(const void* place) {
+  if (__tsan_release != nullptr) __tsan_release(const_cast<void*>(place));
+}
+void Acquire(const void* place) {
+  if (__tsan_acquire != nullptr) __tsan_acquire(const_cast<void*>(place));
+}
+
+Unseen::Unseen() {
+  if (__tsan_ignore_thread_begin != nullptr) __tsan_ignore_thread_begin();
+}
+Unseen::~Unseen() {
+  if (__tsan_ignore_thread_end != nullptr) __tsan_ignore_thread_end();
 }
 
 }  // namespace emulation
