@@ -178,7 +178,7 @@ std::vector<Case> RandomCases() {
   std::vector<Case> cases;
   for (uint32_t i = 0; i < 12; i++) {
     const uint32_t unit = i % 3 == 0 ? 16 : i % 3 == 1 ? 256 : 512;
-    const uint32_t most = unit == 16 ? 40 : 2;
+    const uint32_t most = unit == 16 ? 40 : 512 / unit;
     Case c = {};
     c.hidden = unit * up_to(most);
     c.inter = unit * up_to(most);
