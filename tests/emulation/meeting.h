@@ -49,9 +49,9 @@ class Meeting {
 class SplitMeeting {
  public:
   uint32_t Arrive(uint32_t count) {
-    Unseen unseen;
-    const uint32_t phase = phase_;
+    const uint32_t phase = Phase();
     Release(places_ + phase % 2);
+    Unseen unseen;
     if (++here_ == count) {
       here_ = 0;
       phase_++;
@@ -69,6 +69,11 @@ class SplitMeeting {
   }
 
  private:
+  uint32_t Phase() const {
+    Unseen unseen;
+    return phase_;
+  }
+
   Waiters others_;
   uint32_t here_ = 0;
   uint32_t phase_ = 1;
