@@ -9,6 +9,7 @@
 enum {
   MOEP_GROUP_FIXED_BYTES = 9 * 1024, /* routing, entries, counters */
   MOEP_GROUP_STAGE_BYTES = 4608,
+  MOEP_GROUP_ALIGNMENT = 256,     /* of the rings: a row of a stage */
   MOEP_GROUP_PARTIAL_BYTES = 512, /* a tile's sums over one segment */
   MOEP_GROUP_ROW_PAD = 64,        /* behind each row of x */
   MOEP_GROUP_MIN_PARTIALS = 16,
@@ -34,7 +35,7 @@ MOEP_INLINE uint32_t moep_group_x_bytes(uint32_t hidden, uint32_t width,
   const uint32_t x = rows * moep_group_x_pitch(hidden);
   const uint32_t down =
       rows * moep_group_x_pitch(width) + moep_group_tile_bytes(rows, topk);
-  return moep_round_up(x < down ? down : x, 128);
+  return moep_round_up(x < down ? down : x, MOEP_GROUP_ALIGNMENT);
 }
 
 /* Partial sums that a block keeps: of one tile of router rows, at least. */

@@ -110,7 +110,7 @@ bring_x(const Block& block, const moep::OutsideSlot& outside) {
 template <typename Block>
 __global__ void __launch_bounds__(kMaxThreads, 1)
     group_kernel(const __grid_constant__ GroupParams params) {
-  extern __shared__ __align__(128) uint8_t memory[];
+  extern __shared__ __align__(MOEP_GROUP_ALIGNMENT) uint8_t memory[];
   const moep_group_args& args = params.args;
   const Block block = block_of<Block>(params, memory);
   const bool routed = !Block::kBare && args.route.external_ids == nullptr;
@@ -118,6 +118,13 @@ __global__ void __launch_bounds__(kMaxThreads, 1)
   for (uint32_t i = threadIdx.x; i < moep::kMaxDepth; i += blockDim.x) {
     block.shared.count[moep::kLogits][i] = 0;
     block.shared.count[moep::kFfnUp][i] = 0;
+  }
+  // Where no expert has to be known, weights are on their way before x may be read.
+  const bool front = !Block::kBare && (routed || args.width != 0);
+  moep::Pass work = {};
+  if (front) {
+    work = moep::open_pass(block, routed ? moep::kLogits : moep::kFfnUp,
+                           moep::kExpertUp);
   }
   moep::griddepcontrol_wait();
   const uint32_t topk = args.route.rule.topk;
@@ -127,42 +134,44 @@ __global__ void __launch_bounds__(kMaxThreads, 1)
   moep_expert expert = bring_x(block, outside);
   __syncthreads();
 #pragma unroll 1
-  for (uint32_t pass = !Block::kBare && (routed || args.width != 0) ? 0 : 1;
-       pass < 2; pass++) {
+  for (uint32_t pass = front ? 0 : 1; pass < 2; pass++) {
     if (pass == 1) {
       if (!Block::kBare) {
-        if (routed) wait_for_logits(block);
+        if (routed) {
+          // The memory has nothing to do until experts are known.
+          if (args.width != 0) moep::prefetch_ffn_down(block);
+          wait_for_logits(block);
+        }
         __syncthreads();
         moep::route_block(args.route, outside, block.rings, block.shared.route);
         expert = moep::expert_of_slot(block);
       }
       moep::find_entries(block, expert);
       __syncthreads();
+      work = moep::open_pass(block, moep::kExpertUp, moep::phases_end(block));
     }
-    const uint32_t first = pass == 0 ? 0 : moep::kExpertUp;
-    moep::run_pass(
-        block, first, moep::phases_end(block, pass), [&](const Phase& phase) {
-          if (routed && phase.kind == moep::kLogits) logits_done(block);
-          if (phase.kind == moep::kExpertUp) {
-            moep::pad_h(block);
-            Grid::arrival_token h_done =
-                cooperative_groups::this_grid().barrier_arrive();
-            if (blockIdx.x == gridDim.x - 1) {
-              publish(args.route, block.shared.route);
-            }
-            cooperative_groups::this_grid().barrier_wait(std::move(h_done));
-            if (!Block::kBare && args.width != 0) {
-              moep::stage_rows(block, args.ffn_h, args.width, args.width);
-            }
-            if (params.shape.h != 0) moep::stage_h(block);
-            __syncthreads();
-          }
-          if (phase.kind == moep::kExpertDown) {
-            __syncthreads();
-            moep::combine(block, phase);
-            __syncthreads();
-          }
-        });
+    moep::run_pass(block, work, [&](const Phase& phase) {
+      if (routed && phase.kind == moep::kLogits) logits_done(block);
+      if (phase.kind == moep::kExpertUp) {
+        moep::pad_h(block);
+        Grid::arrival_token h_done =
+            cooperative_groups::this_grid().barrier_arrive();
+        if (blockIdx.x == gridDim.x - 1) {
+          publish(args.route, block.shared.route);
+        }
+        cooperative_groups::this_grid().barrier_wait(std::move(h_done));
+        if (!Block::kBare && args.width != 0) {
+          moep::stage_rows(block, args.ffn_h, args.width, args.width);
+        }
+        if (params.shape.h != 0) moep::stage_h(block);
+        __syncthreads();
+      }
+      if (phase.kind == moep::kExpertDown) {
+        __syncthreads();
+        moep::combine(block, phase);
+        __syncthreads();
+      }
+    });
   }
 }
 

@@ -8,6 +8,8 @@
 
 namespace moep {
 
+constexpr uint32_t kNoUnit = 1u << 30;  // past all
+
 // What a warp copies next.
 struct Cursor {
   Source source;
@@ -68,18 +70,20 @@ struct Operand {
 };
 
 // Half a stage of NVFP4 weights, its first block in `block`; then there is the other
-// half's, which is next in the first half and of no use in the second.
-__device__ __forceinline__ void run_half(uint32_t words, uint32_t codes,
-                                         uint32_t at, NvBlock& block,
-                                         Operand& operand, float (&acc)[4]) {
-  const NvBlock second = nv_ring_block(words + at / 2, codes + at / 16, 1);
+// half's, which is next in the first half and of no use in the second. words, codes: this
+// lane's places in the half; then in the other.
+__device__ __forceinline__ void run_half(uint32_t& words, uint32_t& codes,
+                                         NvBlock& block, Operand& operand,
+                                         float (&acc)[4]) {
+  const NvBlock second = nv_ring_block(words, codes, 1);
   operand.left -= kHalfK;
   const bool more = operand.has && operand.left != 0;
   nv_block(block, acc, operand.ahead, [&](int j, uint4& word) {
     ld_v4_if(word, operand.x + 256 + j * 64, operand.has);
   });
-  const uint32_t other = at ^ kHalfK;
-  block = nv_ring_block(words + other / 2, codes + other / 16, 0);
+  words ^= kHalfK / 2;
+  codes ^= kHalfK / 16;
+  block = nv_ring_block(words, codes, 0);
   operand.x += 512;
   nv_block(second, acc, operand.ahead, [&](int j, uint4& word) {
     ld_v4_if(word, operand.x + j * 64, more);
@@ -92,18 +96,18 @@ template <typename Block>
 __device__ __forceinline__ void run_nv(uint32_t k, Ring& ring, Source& source,
                                        bool copies, Operand& operand,
                                        float (&acc)[4]) {
-  const uint32_t target = nv_target(), words = nv_words();
-  const uint32_t codes = nv_codes();
+  const uint32_t target = nv_target();
 #pragma unroll 1
   while (k != 0) {
     const uint32_t length = Block::kBare ? kStageK : min(k, kStageK);
     k -= length;
     cp_async_wait_group<kStages - 1>();
     __syncwarp();
-    NvBlock block = nv_ring_block(ring.stage + words, ring.stage + codes, 0);
+    uint32_t words = ring.stage + nv_words(), codes = ring.stage + nv_codes();
+    NvBlock block = nv_ring_block(words, codes, 0);
 #pragma unroll 1
     for (uint32_t at = 0; at < length; at += kHalfK) {
-      run_half(ring.stage + words, ring.stage + codes, at, block, operand, acc);
+      run_half(words, codes, block, operand, acc);
     }
     __syncwarp();
     copy_stage<Block>(source, ring.stage, target, copies);
@@ -121,8 +125,7 @@ __device__ __forceinline__ void run_bf(uint32_t k, Ring& ring, Source& source,
     const uint32_t length = min(k, kStageK);
     cp_async_wait_group<kStages - 1>();
     __syncwarp();
-    bf_stage(ring.stage, length / MOEP_STEP_K, operand.has,
-             shared_address(operand.x), acc);
+    bf_stage(ring.stage, length / MOEP_STEP_K, shared_address(operand.x), acc);
     operand.x += kStageK * 2;
     __syncwarp();
     copy_stage<Block>(source, ring.stage, nv_target(), copies);
@@ -173,8 +176,9 @@ __device__ __forceinline__ void run_direct(const TileRows& rows,
 template <typename Block>
 __device__ __forceinline__ void run_unit(const Block& block, uint32_t end,
                                          uint32_t warps, const Phase& phase,
-                                         const Unit& unit, Ring& ring,
+                                         uint32_t index, Ring& ring,
                                          Cursor& cursor, float (&total)[4]) {
+  const Unit unit = unit_at(phase, index);
   Operand operand = {};
   operand.x = operand_of(block, phase, unit);
   operand.has = operand.x != nullptr;
@@ -217,50 +221,75 @@ __device__ __forceinline__ void run_unit(const Block& block, uint32_t end,
     first = false;
     segment = min(left, uint32_t{MOEP_SEGMENT_K});
   }
+  if (is_bf16<Block>(phase)) bf_pair_rows(total);
 }
 
-// A pass of a warp: the cursor runs over the units of its phases and copies, this
-// follows and computes. after(phase) is called by all threads.
-template <typename Block, typename After>
-__device__ __forceinline__ void run_pass(const Block& block, uint32_t first,
-                                         uint32_t end, After after) {
-  const uint32_t begin_of_ring =
+// A pass of a warp over the phases `first` .. `end`: the cursor runs over their units and
+// copies, the rest follows and computes.
+struct Pass {
+  uint32_t first, end;
+  uint32_t warps;
+  Ring ring;
+  Cursor cursor;
+};
+
+// With the first weights on their way.
+template <typename Block>
+__device__ __forceinline__ Pass open_pass(const Block& block, uint32_t first,
+                                          uint32_t end) {
+  const uint32_t ring =
       shared_address(block.rings) + warp_of_block() * kStages * kStageBytes;
-  Ring ring = {begin_of_ring, begin_of_ring};
-  const uint32_t warps =
-      !Block::kBare && first == 0 ? block.front_warps : warps_of_block();
-  const uint32_t begin_unit =
-      warp_of_block() < warps ? warp_of_block() : 1u << 30;
-  Cursor cursor = {};
-  cursor.unit = begin_unit;
+  Pass pass = {};
+  pass.first = first;
+  pass.end = end;
+  pass.warps =
+      !Block::kBare && first < kExpertUp ? block.front_warps : warps_of_block();
+  pass.ring = {ring, ring};
+  Cursor& cursor = pass.cursor;
+  cursor.unit = warp_of_block() < pass.warps ? warp_of_block() : kNoUnit;
   cursor.phase = first;
-  open_unit(block, end, warps, cursor);
+  open_unit(block, end, pass.warps, cursor);
 #pragma unroll 1
   for (uint32_t i = 0; i < kStages; i++) {
     const bool copies = cursor.source.left != 0;
-    copy_stage<Block>(cursor.source, ring.stage, nv_target(), copies);
-    ring.advance();
+    copy_stage<Block>(cursor.source, pass.ring.stage, nv_target(), copies);
+    pass.ring.advance();
     if (copies && cursor.source.left == 0) {
-      cursor.unit += warps;
-      open_unit(block, end, warps, cursor);
+      cursor.unit += pass.warps;
+      open_unit(block, end, pass.warps, cursor);
     }
   }
-  uint32_t index = begin_unit, begin = 0;
+  return pass;
+}
+
+// after(phase) is called by all threads.
+template <typename Block, typename After>
+__device__ __forceinline__ void run_pass(const Block& block, Pass& pass,
+                                         After after) {
+  const uint32_t end = pass.end, warps = pass.warps;
+  uint32_t index = warp_of_block() < warps ? warp_of_block() : kNoUnit;
+  uint32_t begin = 0;
 #pragma unroll 1
-  for (uint32_t p = first; p < end; p++) {
-    const Phase phase = phase_at(block, p);
+  for (uint32_t p = pass.first; p < end; p++) {
+    const uint32_t units = phase_at(block, p).units();
 #pragma unroll 1
-    for (; index < begin + phase.units(); index += warps) {
-      const Unit unit = unit_at(phase, index - begin);
+    for (; index < begin + units; index += warps) {
       float total[4];
-      run_unit(block, end, warps, phase, unit, ring, cursor, total);
+      run_unit(block, end, warps, phase_at(block, p), index - begin, pass.ring,
+               pass.cursor, total);
+      // Found anew: what stays known takes registers from the loops over k.
+      uint32_t same = p, in_phase = index - begin;
+      forget(same);
+      forget(in_phase);
+      const Phase phase = phase_at(block, same);
+      const Unit unit = unit_at(phase, in_phase);
       if (Block::kBare || deliver(block, phase.kind, unit.tile, unit.segment,
                                   phase.segments, total)) {
         store_tile(block, phase, unit.tile, total);
       }
     }
-    begin += phase.units();
-    after(phase);
+    begin += units;
+    after(phase_at(block, p));
   }
 }
 

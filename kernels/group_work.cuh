@@ -32,11 +32,9 @@ constexpr uint32_t kFirstDown = 3;  // phase
 template <typename Block>
 constexpr uint32_t kOfChunk = Block::kBare ? 1 : 2;  // phases
 
-// Phases end: past the last of the pass.
+// Past the last phase.
 template <typename Block>
-__device__ __forceinline__ uint32_t phases_end(const Block& block,
-                                               uint32_t pass) {
-  if (pass == 0) return kExpertUp;
+__device__ __forceinline__ uint32_t phases_end(const Block& block) {
   const Share share = share_of(block, kExpertDown);
   const Divisor chunk = block.shape.chunk;
   return kFirstDown +
@@ -196,18 +194,22 @@ __device__ __forceinline__ uint8_t* h_row(const Block& block, uint32_t slot) {
          slot * moep_group_x_pitch(block.args.inter);
 }
 
-// This lane's row of activations for a unit, from its first k on, or null: zeros.
+// This lane's row of activations for a unit, from its first k on, or null: zeros. For
+// bf16 weights a row that is not alive is the first one: nobody takes its sums.
 // In shared memory, but for h of the routed experts where that is too much.
 template <typename Block>
 __device__ __forceinline__ const uint8_t* operand_of(const Block& block,
                                                      const Phase& phase,
                                                      const Unit& unit) {
   const moep_group_args& args = block.args;
-  const uint32_t lane = threadIdx.x % 32, r = lane / 4, t = lane % 4;
+  const uint32_t lane = threadIdx.x % 32, t = lane % 4;
+  uint32_t r = lane / 4;
   const uint64_t row = args.route.rows.begin + r;
-  if (row >= moep_rows_end(&args.route.rows)) return nullptr;
   int32_t j = 0;
-  if (!is_bf16<Block>(phase)) {
+  if (is_bf16<Block>(phase)) {
+    if (row >= moep_rows_end(&args.route.rows)) r = 0;
+  } else {
+    if (row >= moep_rows_end(&args.route.rows)) return nullptr;
     const Place place = place_of(block, phase, unit.tile);
     const uint32_t index = block.shared.entry[place.entry].index;
     j = block.shared.route.slot[index * MOEP_UNION_ROWS + r];
@@ -245,6 +247,24 @@ __device__ __forceinline__ void stage_h(const Block& block) {
 #pragma unroll 4
     for (uint32_t i = part % 2 * 32 + threadIdx.x % 32; i < pieces; i += 64) {
       to[i] = from[i];
+    }
+  }
+}
+
+// Bring the block's rows of the shared expert's down into the L2.
+template <typename Block>
+__device__ __forceinline__ void prefetch_ffn_down(const Block& block) {
+  constexpr uint32_t kLine = 128;
+  const moep_group_args& args = block.args;
+  const moep_ffn& ffn = args.route.site->ffn;
+  const Share share = share_of(block, kExpertDown);
+#pragma unroll 1
+  for (uint32_t row = share.first * kDownTile + warp_of_block();
+       row < share.last * kDownTile; row += warps_of_block()) {
+    const uint8_t* from = bytes_of(ffn.down + row * ffn.down_pitch);
+    for (uint32_t at = threadIdx.x % 32 * kLine; at < args.width * 2;
+         at += 32 * kLine) {
+      prefetch_global_l2(from + at);
     }
   }
 }

@@ -248,6 +248,15 @@ ld_volatile_shared_u32(const uint32_t* pointer) {
   return value;
 }
 
+// From here on the compiler does not know where the value comes from.
+__device__ __forceinline__ void forget(uint32_t& value) {
+  asm volatile("" : "+r"(value));
+}
+
+// Bring a line into the L1, or into the L2 alone.
+__device__ __forceinline__ void prefetch_global_l1(const void* address) {
+  asm volatile("prefetch.global.L1 [%0];" ::"l"(address));
+}
 __device__ __forceinline__ void prefetch_global_l2(const void* address) {
   asm volatile("prefetch.global.L2 [%0];" ::"l"(address));
 }

@@ -22,6 +22,7 @@ constexpr uint32_t kBfRows = 4;
 static_assert(kNvScales + 16 * (kStageK / 16) == kStageBytes, "NVFP4 stage");
 static_assert(kBfRows * kBfRow <= kStageBytes, "bf16 stage");
 static_assert(kStages == 2, "Ring::advance");
+static_assert(kStageBytes % kNvRow == 0 && kNvScales % 32 == 0, "halves");
 
 // Rows of a tile in memory, from the first k of a unit on: half of them from
 // `low` on, half from `high` on, `pitch` bytes apart.
@@ -92,8 +93,8 @@ __device__ __forceinline__ void nv_copy(Source& source, uint32_t stage,
   source.left -= kWhole ? kStageK : min(source.left, kStageK);
 }
 
-// Row r's 16-byte chunk c lies at chunk c ^ 2 (r & 1): two rows of half a warp
-// are in different banks.
+// Row r's 16-byte chunk c lies at chunk c ^ 2 r: the four rows of a warp are in
+// different banks.
 __device__ __forceinline__ void bf_copy(Source& source, uint32_t stage) {
   const uint32_t lane = threadIdx.x % 32;
 #pragma unroll
@@ -101,7 +102,7 @@ __device__ __forceinline__ void bf_copy(Source& source, uint32_t stage) {
     const uint32_t r = i / 2, chunk = i % 2 * 32 + lane;
     if (r >= source.bf16_rows || chunk * 8 >= source.left) continue;
     cp_async_16(
-        stage + r * kBfRow + (chunk ^ (r & 1) << 1) * 16,
+        stage + r * kBfRow + (chunk ^ r << 1) * 16,
         (r < 2 ? source.low : source.high) + r % 2 * source.step + i % 2 * 512,
         evict_first());
   }
@@ -110,7 +111,8 @@ __device__ __forceinline__ void bf_copy(Source& source, uint32_t stage) {
   source.left -= min(source.left, kStageK);
 }
 
-// Lane's place in a stage: its words of block 0 of row g, and its scale codes.
+// Lane's place in a stage: its words of block 0 of row g, and its scale codes. Halves of
+// a row differ in one bit of an address, blocks of half a row in another.
 __device__ __forceinline__ uint32_t nv_words() {
   const uint32_t g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
   return g * kNvRow + (t ^ (g & 1) << 2) * 16;
@@ -132,10 +134,9 @@ __device__ __forceinline__ NvBlock nv_ring_block(uint32_t words, uint32_t codes,
   return block;
 }
 
-// A chain of bf16 steps over a stage: the low half of the m16 has rows 0 and 1
-// four times each (lane g: row g % 2), the high half rows 2 and 3. x: shared
-// memory, this lane's row in lane order at the stage's first k (bf_place), if it
-// has one; else zeros.
+// A chain of bf16 steps over a stage: both halves of the m16 have its four rows, twice
+// each (lane g: row g % 4), so that a lane reads half of what its operand is. x: shared
+// memory, this lane's row in lane order at the stage's first k (bf_place).
 //
 // Of step s a lane takes k = 16 s + 8 (t / 2) + 2 (t % 2) + {0, 1, 4, 5} as slots
 // 2t, 2t + 1, 2t + 8, 2t + 9: what lane order keeps together. Which slot a k of a
@@ -144,29 +145,82 @@ __device__ __forceinline__ uint32_t bf_place() {
   const uint32_t t = threadIdx.x % 4;
   return t / 2 * 64 + t % 2 * 8;
 }
-__device__ __forceinline__ void bf_stage(uint32_t stage, uint32_t steps,
-                                         bool has_x, uint32_t x,
-                                         float (&acc)[4]) {
-  const uint32_t row = threadIdx.x % 32 / 4 % 2, t = threadIdx.x % 4;
-  const uint32_t low = stage + row * kBfRow + t % 2 * 4;
-  const uint32_t chunk = t / 2 ^ row << 1;
-#pragma unroll 1
-  for (uint32_t first = 0; first < steps; first += 8) {
+
+// Operands of kCount steps, read before any of them multiplies.
+template <int kCount>
+struct BfSteps {
+  uint32_t low[kCount], high[kCount];
+  uint2 x[kCount];
+};
+
+// Steps first .. of a block of 8: its weights from `block` on, chunk c of this lane's row
+// at c ^ turn, and its x.
+template <int kCount>
+__device__ __forceinline__ BfSteps<kCount> bf_load(uint32_t block,
+                                                   uint32_t turn, uint32_t x,
+                                                   uint32_t first) {
+  BfSteps<kCount> steps;
 #pragma unroll
-    for (uint32_t s = 0; s < 8; s++) {
-      if (first + s >= steps) break;
-      const uint32_t at = low + (2 * (first + s) ^ chunk) * 16;
-      const uint32_t a[4] = {ld_shared_u32(at), ld_shared_u32(at + 2 * kBfRow),
-                             ld_shared_u32(at + 8),
-                             ld_shared_u32(at + 8 + 2 * kBfRow)};
-      uint2 b = make_uint2(0, 0);
-      if (has_x) b = ld_shared_v2(x + s % 2 * 128 + s / 2 * 16);
-      const uint32_t operand[2] = {__byte_perm(b.x, b.y, 0x5410),
-                                   __byte_perm(b.x, b.y, 0x7632)};
-      mma_m16n8k16_bf16(acc, a, operand);
-    }
-    x += 256;
+  for (uint32_t i = 0; i < kCount; i++) {
+    const uint32_t s = first + i, at = block + (2 * s ^ turn) * 16;
+    steps.low[i] = ld_shared_u32(at);
+    steps.high[i] = ld_shared_u32(at + 8);
+    steps.x[i] = ld_shared_v2(x + s % 2 * 128 + s / 2 * 16);
   }
+  return steps;
+}
+
+template <int kCount>
+__device__ __forceinline__ void bf_multiply(const BfSteps<kCount>& steps,
+                                            float (&acc)[4]) {
+#pragma unroll
+  for (uint32_t i = 0; i < kCount; i++) {
+    const uint32_t a[4] = {steps.low[i], steps.low[i], steps.high[i],
+                           steps.high[i]};
+    const uint2 x = steps.x[i];
+    const uint32_t b[2] = {__byte_perm(x.x, x.y, 0x5410),
+                           __byte_perm(x.x, x.y, 0x7632)};
+    mma_m16n8k16_bf16(acc, a, b);
+  }
+}
+
+__device__ __forceinline__ void bf_stage(uint32_t stage, uint32_t steps,
+                                         uint32_t x, float (&acc)[4]) {
+  constexpr uint32_t kBlockBytes = 8 * 32;  // of 8 steps, weights of a row as x
+  const uint32_t row = threadIdx.x % 32 / 4 % 4, t = threadIdx.x % 4;
+  const uint32_t turn = t / 2 ^ row << 1;
+  uint32_t own = stage + row * kBfRow + t % 2 * 4;
+  if (steps >= 8) {
+    BfSteps<2> ahead = bf_load<2>(own, turn, x, 0);
+#pragma unroll 1
+    for (; steps >= 8; steps -= 8) {
+#pragma unroll
+      for (uint32_t s = 2; s <= 8; s += 2) {
+        const BfSteps<2> now = ahead;
+        if (s == 8 && steps >= 16) {
+          own += kBlockBytes;
+          x += kBlockBytes;
+        }
+        // After the last block its own first steps, which nobody needs.
+        ahead = bf_load<2>(own, turn, x, s % 8);
+        bf_multiply(now, acc);
+      }
+    }
+    own += kBlockBytes;
+    x += kBlockBytes;
+  }
+#pragma unroll 1
+  for (uint32_t s = 0; s < steps; s++) {
+    bf_multiply(bf_load<1>(own, turn, x, s), acc);
+  }
+}
+
+// Of the sums, rows 2 and 3 beside rows 0 and 1: lanes g = 0 and 1 have rows g (the
+// first two) and g + 2.
+__device__ __forceinline__ void bf_pair_rows(float (&sum)[4]) {
+  const uint32_t lane = threadIdx.x % 32;
+  sum[2] = __shfl_sync(~0u, sum[0], lane + 8);
+  sum[3] = __shfl_sync(~0u, sum[1], lane + 8);
 }
 
 }  // namespace moep

@@ -118,6 +118,15 @@ __device__ __forceinline__ void prefetch_site(const moep_site_table* site,
   }
 }
 
+// An expert's place in the table, looked up when all rows are routed.
+__device__ __forceinline__ void prefetch_expert(const moep_site_table* site,
+                                                uint32_t expert) {
+  const uint8_t* from =
+      reinterpret_cast<const uint8_t*>(site->experts + expert);
+  prefetch_global_l1(from);
+  prefetch_global_l1(from + sizeof(moep_expert) - 1);
+}
+
 // ids and weights of the whole group, `outside` those of the thread's slot if the router
 // does not decide them. `memory`: rows x experts x 8 bytes of shared
 // memory that nothing else uses meanwhile. All threads of the block call.
@@ -136,7 +145,8 @@ __device__ __forceinline__ void route_block(const moep_route_args& args,
     for (uint32_t r = threadIdx.x / 32; r < alive; r += blockDim.x / 32) {
       const uint32_t at = r * args.rule.experts;
       select_row(args.rule, scratch.scores + at, scratch.keys + at,
-                 shared.ids + r * topk, shared.weights + r * topk);
+                 shared.ids + r * topk, shared.weights + r * topk,
+                 [&](uint32_t expert) { prefetch_expert(args.site, expert); });
     }
   }
   const uint32_t s = threadIdx.x;

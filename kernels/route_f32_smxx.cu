@@ -39,7 +39,7 @@ __device__ __forceinline__ void route_row(const moep_route_args& args,
   }
   __syncwarp();
   moep::select_row_of<kKeys>(rule, memory.scores, memory.keys, memory.ids,
-                             memory.weights);
+                             memory.weights, [](uint32_t) {});
 }
 
 // The row's ids and weights, and its place in the trace ring.

@@ -66,12 +66,13 @@ __device__ __forceinline__ uint32_t best_of_lane(const uint32_t (&keys)[kKeys],
 }
 
 // One row, by one warp: topk times the largest key, of equal ones the lowest
-// expert.
-template <uint32_t kKeys>
+// expert. One lane calls picked(expert) for each.
+template <uint32_t kKeys, typename Picked>
 __device__ __forceinline__ void select_row_of(const moep_route_rule& rule,
                                               const float* scores,
                                               const uint32_t* keys,
-                                              int32_t* ids, float* weights) {
+                                              int32_t* ids, float* weights,
+                                              Picked picked) {
   const uint32_t lane = threadIdx.x % 32;
   uint32_t own[kKeys];
 #pragma unroll
@@ -87,6 +88,7 @@ __device__ __forceinline__ void select_row_of(const moep_route_rule& rule,
     if (lane == 0) {
       ids[j] = static_cast<int32_t>(expert);
       weights[j] = scores[expert];
+      picked(expert);
     }
     if (own_expert == expert) {
 #pragma unroll
@@ -104,14 +106,15 @@ __device__ __forceinline__ void select_row_of(const moep_route_rule& rule,
 }
 
 // The same, with keys for as many experts as there are.
+template <typename Picked>
 __device__ __forceinline__ void select_row(const moep_route_rule& rule,
                                            const float* scores,
                                            const uint32_t* keys, int32_t* ids,
-                                           float* weights) {
+                                           float* weights, Picked picked) {
   if (rule.experts <= kFewKeys * 32) {
-    select_row_of<kFewKeys>(rule, scores, keys, ids, weights);
+    select_row_of<kFewKeys>(rule, scores, keys, ids, weights, picked);
   } else {
-    select_row_of<kManyKeys>(rule, scores, keys, ids, weights);
+    select_row_of<kManyKeys>(rule, scores, keys, ids, weights, picked);
   }
 }
 

@@ -132,7 +132,9 @@ inline uint32_t ld_global_nc_u16(const void* address) {
 inline uint32_t ld_global_nc_u8(const void* address) {
   return emulated_global<uint8_t>(address);
 }
+inline void prefetch_global_l1(const void*) {}
 inline void prefetch_global_l2(const void*) {}
+inline void forget(uint32_t&) {}
 inline uint32_t ld_volatile_shared_u32(const uint32_t* address) {
   emulation::Yield();
   return __atomic_load_n(address, __ATOMIC_SEQ_CST);
